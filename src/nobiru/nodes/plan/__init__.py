@@ -1,0 +1,1 @@
+"""Deciding: pure functions from a Snapshot and a Memory to a Plan."""
