@@ -125,21 +125,23 @@ class Learned(Value, frozen=True, kw_only=True):
     capacity: dict[str, int]
     labels: dict[str, str]
     taints: tuple[Taint, ...]
-    at_ms: int
+    since_ms: int  # nodes created before are of another identity; 0: of this one for as long as we know
 
 
 class EvictionTry(Value, frozen=True, kw_only=True):
     """The tries to evict one pod."""
 
+    first_ms: int
     last_ms: int
     count: int
-    message: str
+    message: str  # the last error; "" where the API server accepted it
 
 
 class Memory(Value, frozen=True, kw_only=True):
     """What one loop hands to the next; what must survive a restart is also in the cluster (DESIGN: invariant 3)."""
 
     started_ms: int = 0
+    loop: int = 0
     backoff: dict[GroupName, Backoff] = {}
     raises: dict[GroupName, Raise] = {}
     learned: dict[GroupName, Learned] = {}
@@ -158,6 +160,7 @@ class Memory(Value, frozen=True, kw_only=True):
     group_scale_up_ms: dict[GroupName, int] = {}
     group_removal_ms: dict[GroupName, int] = {}
     group_removal_failure_ms: dict[GroupName, int] = {}
+    refused: dict[str, int] = {}  # rights that a call found missing, by when: "create pods/eviction", IAM actions
     said: frozenset[str] = frozenset()  # what is said once
 
 
@@ -204,6 +207,7 @@ class RollBack(Value, frozen=True, kw_only=True, tag=True):
     """Take our marks off a node that stays after all; a human's cordon stays."""
 
     node: NodeName
+    group: GroupName
     why: str
 
 
