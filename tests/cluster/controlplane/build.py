@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -121,8 +122,9 @@ def build(say: Say) -> Programs:
     built.parent.mkdir(parents=True, exist_ok=True)
     with only_builder(built.with_name(f"{built.name}.lock"), say):
         if not built.is_dir():  # another builder may have finished while this one waited
-            partial = built.with_name(f"{built.name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)  # left by a build that was killed
+            for leftover in built.parent.glob(f"{built.name}.partial-*"):
+                shutil.rmtree(leftover, ignore_errors=True)  # of a build that was killed
+            partial = Path(tempfile.mkdtemp(prefix=f"{built.name}.partial-", dir=built.parent))
             compile_into(partial / "bin", say)
             partial.rename(built)
     say(f"built into {built}")
@@ -215,9 +217,9 @@ def run_go_build(arguments: list[str], *, started_s: float, done: int, total: in
             last_lines.append(line.rstrip())
             lines_count += 1
 
-    with subprocess.Popen(
-        ["go", "build", "-v", *arguments], cwd=MODULE, env=go_env(), stderr=subprocess.PIPE, text=True
-    ) as process:
+    # A builder that is killed takes its compiler along, or the next one would share the cores with it.
+    command = ["setpriv", "--pdeathsig", "TERM", "--", "go", "build", "-v", *arguments]
+    with subprocess.Popen(command, cwd=MODULE, env=go_env(), stderr=subprocess.PIPE, text=True) as process:
         reader = threading.Thread(target=follow, name="go build -v", daemon=True)
         reader.start()
         while process.poll() is None:
