@@ -334,7 +334,11 @@ def test_nothing_outlives_the_test_process(control_plane: ControlPlane, tmp_path
         parent.kill()
         parent.wait()
 
-        wait_until("both children gone", lambda: not any(alive(child) for child in children))
+        try:
+            wait_until("both children gone", lambda: not any(alive(child) for child in children))
+        finally:
+            for child in filter(alive, children):
+                os.kill(child, signal.SIGKILL)
 
 
 # Starts a plain process and the given pod's process as the harness does, then hangs until it is killed.
