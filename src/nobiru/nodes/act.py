@@ -131,7 +131,9 @@ async def _terminate(action: Terminate, ports: Ports) -> Outcome:
 
         await _change_if_there(action.node, look, ports)
         if not marked:
-            return Outcome(action=action, error="the node does not carry our delete taint any more", code="KubeConflict")
+            return Outcome(
+                action=action, error="the node does not carry our delete taint any more", code="KubeConflict"
+            )
         if not ports.leadership.held():
             return Outcome(action=action, error="the leader lock is not held any more", code="LockLost")
     await ports.groups.terminate(action.instance)

@@ -85,7 +85,9 @@ def _node(name: str, type_: Literal["Normal", "Warning"], reason: str, message: 
     return Announcement(kind="node", key=("", name), type=type_, reason=reason, message=message)
 
 
-def _pods(keys: Iterable[Key], type_: Literal["Normal", "Warning"], reason: str, message: str) -> Iterator[Announcement]:
+def _pods(
+    keys: Iterable[Key], type_: Literal["Normal", "Warning"], reason: str, message: str
+) -> Iterator[Announcement]:
     for key in keys:
         yield Announcement(kind="pod", key=key, type=type_, reason=reason, message=message)
 

@@ -56,12 +56,7 @@ class TaintRules(Struct, frozen=True, kw_only=True):
 
     def is_passing(self, key: str) -> bool:
         """Whether a template leaves the taint out."""
-        return (
-            key in PASSING_TAINTS
-            or key in self.status
-            or self.is_startup(key)
-            or key.startswith(STATUS_PREFIXES)
-        )
+        return key in PASSING_TAINTS or key in self.status or self.is_startup(key) or key.startswith(STATUS_PREFIXES)
 
 
 def _ready_since(node: Node) -> tuple[bool, int]:

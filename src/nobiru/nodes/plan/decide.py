@@ -34,9 +34,7 @@ def decide(snap: Snapshot, memory: Memory, config: NodesConfig) -> Plan:
     state = assessment.state
     up = plan_scale_up(snap, state, config, seed=snap.now_ms)
     scaled_up = any(True for _ in up.actions)
-    down = plan_scale_down(
-        snap, state, assessment.memory, config, free=up.free, needed=up.needed, scaled_up=scaled_up
-    )
+    down = plan_scale_down(snap, state, assessment.memory, config, free=up.free, needed=up.needed, scaled_up=scaled_up)
     return _join(snap, assessment, up, down, memory.loop)
 
 
@@ -82,7 +80,9 @@ def right_notes(rights: Rights) -> tuple[str, ...]:
         missing.append("create pods/eviction")
     if not rights.update_nodes:
         missing.append("patch nodes")
-    return tuple(f"missing right {right}: {RIGHT_COSTS.get(right, 'a feature that needs it is off')}" for right in missing)
+    return tuple(
+        f"missing right {right}: {RIGHT_COSTS.get(right, 'a feature that needs it is off')}" for right in missing
+    )
 
 
 def _group_notes(snap: Snapshot) -> list[str]:

@@ -130,7 +130,9 @@ def taint_rules(config: NodesConfig) -> TaintRules:
     """The taints that flags declare to be startup or status taints."""
     up = config.scale_up
     return TaintRules(
-        startup=tuple(up.startup_taints), startup_prefixes=tuple(up.startup_taint_prefixes), status=tuple(up.status_taints)
+        startup=tuple(up.startup_taints),
+        startup_prefixes=tuple(up.startup_taint_prefixes),
+        status=tuple(up.status_taints),
     )
 
 
@@ -226,9 +228,7 @@ class _Judged(Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
 
 
-def _judge_group(
-    group: NodeGroup, tally: _Tally, memory: Memory, snap: Snapshot, config: NodesConfig
-) -> _Judged:
+def _judge_group(group: NodeGroup, tally: _Tally, memory: Memory, snap: Snapshot, config: NodesConfig) -> _Judged:
     now_ms = snap.now_ms
     own = memory.raises.get(group.name)
     desired = group.desired
@@ -268,9 +268,7 @@ def _just_terminated(group: NodeGroup, memory: Memory, now_ms: int) -> int:
     )
 
 
-def _missing_since(
-    group: NodeGroup, missing: int, own: Raise | None, memory: Memory, now_ms: int
-) -> int | None:
+def _missing_since(group: NodeGroup, missing: int, own: Raise | None, memory: Memory, now_ms: int) -> int | None:
     """Since when the group lacks listed machines; a new request of ours starts the clock again."""
     if missing == 0:
         return None
@@ -342,9 +340,7 @@ def next_backoff(old: Backoff | None, code: str, message: str, now_ms: int, conf
 def _group_state(
     group: NodeGroup, tally: _Tally, judged: _Judged, templates: Templates, snap: Snapshot, config: NodesConfig
 ) -> GroupState:
-    healthy = not _too_many(
-        tally.unready + len(tally.overdue), tally.alive + judged.missing, config
-    )
+    healthy = not _too_many(tally.unready + len(tally.overdue), tally.alive + judged.missing, config)
     target = tally.alive + judged.counted
     return GroupState(
         group=group,
@@ -363,9 +359,7 @@ def _group_state(
     )
 
 
-def _cannot_grow(
-    group: NodeGroup, target: int, backoff: Backoff | None, healthy: bool, snap: Snapshot
-) -> Why | None:
+def _cannot_grow(group: NodeGroup, target: int, backoff: Backoff | None, healthy: bool, snap: Snapshot) -> Why | None:
     """The first reason not to raise the group, the most lasting first."""
     limit = min(group.max_size, group.cloud_max_size)
     if group.problem:

@@ -150,5 +150,3 @@ class Ledger:
             if pods:
                 result.append((index, tuple(pod.key for pod in pods)))
         return result
-
-

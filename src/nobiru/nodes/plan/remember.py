@@ -75,9 +75,7 @@ def _one(memory: Memory, outcome: Outcome, now_ms: int, config: NodesConfig) -> 
     return memory
 
 
-def _raised(
-    memory: Memory, outcome: Outcome, action: RaiseDesired, now_ms: int, config: NodesConfig
-) -> Memory:
+def _raised(memory: Memory, outcome: Outcome, action: RaiseDesired, now_ms: int, config: NodesConfig) -> Memory:
     if outcome.ok:
         target = max(action.target, outcome.reached or 0)
         return replace(

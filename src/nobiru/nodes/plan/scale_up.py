@@ -75,9 +75,7 @@ def plan_scale_up(snap: Snapshot, state: ClusterState, config: NodesConfig, *, s
 class _Planner:
     """One scale-up plan being made; lives for one call."""
 
-    def __init__(
-        self, snap: Snapshot, state: ClusterState, config: NodesConfig, pending: Pending, seed: int
-    ) -> None:
+    def __init__(self, snap: Snapshot, state: ClusterState, config: NodesConfig, pending: Pending, seed: int) -> None:
         self.snap, self.state, self.config, self.pending, self.seed = snap, state, config, pending, seed
         self.names = tuple(name for name in sorted(state.groups) if state.groups[name].template is not None)
         templates = tuple(template for name in self.names if (template := state.groups[name].template) is not None)
@@ -294,9 +292,7 @@ def _below_minimum(
     return tuple(actions)
 
 
-def _stage(
-    snap: Snapshot, pending: Pending, templates: Sequence[TemplateNode]
-) -> tuple[NodeColumns, _Stage, Ledger]:
+def _stage(snap: Snapshot, pending: Pending, templates: Sequence[TemplateNode]) -> tuple[NodeColumns, _Stage, Ledger]:
     """Templates as columns, pods as rows in packing order, both over all resources that either names."""
     classes = [want.pod_class for want in pending.wants]
     resources = resource_names(templates, classes)

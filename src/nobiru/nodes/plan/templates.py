@@ -111,9 +111,7 @@ def learn(
         allocatable=_least([_amounts(node.status.allocatable) for node in fresh]),
         capacity=_least([_amounts(node.status.capacity) for node in fresh]),
         labels={
-            key: labels[key]
-            for key in sorted(labels)
-            if key not in _OWN_LABELS and (one_zone or "zone" not in key)
+            key: labels[key] for key in sorted(labels) if key not in _OWN_LABELS and (one_zone or "zone" not in key)
         },
         taints=tuple(taint for taint in taints if all(taint in node.taints for node in fresh)),
         since_ms=since_ms,

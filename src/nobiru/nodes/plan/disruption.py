@@ -1,0 +1,94 @@
+"""PodDisruptionBudgets as a plan sees them: which budgets cover which pods, and how many disruptions are left to give.
+
+The API server has the last word on every eviction; what stands here keeps the plan from beginning what would be refused.
+Invariant: within one plan no budget gives more than it allowed when the Snapshot was made.
+Source: kubernetes 1.36 registry/core/pod/storage/eviction.go: a budget of an older generation refuses for now, and a pod
+covered by several budgets is never evicted; policy/v1: an empty selector covers the whole namespace, none covers nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from nobiru.kernel.objects import Key, PodDisruptionBudget
+from nobiru.kernel.selector import selector_matches
+from nobiru.placement.classes import PodClass
+
+KIND = "poddisruptionbudgets"  # as in Rights.unreadable
+
+
+class Budgets(Struct, frozen=True, kw_only=True):
+    """The budgets of a cluster, and those that cover each class.
+
+    `allowed[b]` is what budget b gives now; `covering` has the class's index; classes that nothing covers are absent.
+    """
+
+    keys: tuple[Key, ...] = ()
+    allowed: tuple[int, ...] = ()
+    covering: dict[int, tuple[int, ...]] = {}
+
+    def of(self, class_index: int) -> tuple[int, ...]:
+        """The budgets that cover pods of the class."""
+        return self.covering.get(class_index, ())
+
+    def names(self, numbers: Iterable[int]) -> str:
+        """The budgets' names, for people."""
+        return ", ".join(self.keys[number][1] for number in numbers)
+
+
+def match_budgets(budgets: Sequence[PodDisruptionBudget], classes: Iterable[PodClass]) -> Budgets:
+    """Which budgets cover which of the classes.
+
+    Order: budgets by key, whatever order they came in.
+    """
+    ordered = sorted(budgets, key=lambda budget: budget.key)
+    by_namespace: dict[str, list[int]] = defaultdict(list)
+    for number, budget in enumerate(ordered):
+        by_namespace[budget.metadata.namespace].append(number)
+    covering: dict[int, tuple[int, ...]] = {}
+    for pod_class in classes:
+        found = tuple(
+            number
+            for number in by_namespace.get(pod_class.namespace, ())
+            if selector_matches(ordered[number].spec.selector, pod_class.labels)
+        )
+        if found:
+            covering[pod_class.index] = found
+    return Budgets(
+        keys=tuple(budget.key for budget in ordered), allowed=tuple(map(_allowed, ordered)), covering=covering
+    )
+
+
+def _allowed(budget: PodDisruptionBudget) -> int:
+    """What the budget gives now: nothing while its status speaks of an older spec."""
+    if budget.status.observed_generation < budget.metadata.generation:
+        return 0
+    return max(0, budget.status.disruptions_allowed)
+
+
+class Allowance:
+    """What is left of every budget while one plan is being made; lives for one call of `plan_scale_down`."""
+
+    def __init__(self, budgets: Budgets) -> None:
+        self.budgets = budgets
+        self.left = list(budgets.allowed)
+
+    def short(self, classes: Iterable[int]) -> tuple[int, int] | None:
+        """(class, budget) of the first class whose budget has nothing left to give, if any."""
+        return next(
+            ((index, number) for index in classes for number in self.budgets.of(index) if self.left[number] < 1), None
+        )
+
+    def covers(self, moves: Iterable[tuple[int, int]]) -> bool:
+        """Whether so many pods of each class (index, pods) may all be disrupted at once."""
+        wanted: dict[int, int] = defaultdict(int)
+        for index, pods in moves:
+            for number in self.budgets.of(index):
+                wanted[number] += pods
+        return all(self.left[number] >= pods for number, pods in wanted.items())
+
+    def spend(self, index: int, pods: int = 1) -> None:
+        """Take so many disruptions of the class's pods, or what is left of them."""
+        for number in self.budgets.of(index):
+            self.left[number] = max(0, self.left[number] - pods)

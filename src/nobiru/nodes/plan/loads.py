@@ -1,0 +1,155 @@
+"""What a drain of each node would have to deal with: pods to move, pods on their way out, and the pod that forbids it.
+
+It refuses to know: timers, budgets of nodes, where the pods would go.  Invariant: a node whose pods are all alike within their
+classes is read from the counts per class; single pods are looked at only where a deletion runs, a nomination stands or an
+age decides.
+"""
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+import numpy as np
+from msgspec import Struct
+
+from nobiru.kernel.objects import Key
+from nobiru.kernel.reason import BlockingPodReason
+from nobiru.nodes.config import NodesConfig
+from nobiru.nodes.model import Snapshot
+from nobiru.nodes.plan.disruption import Budgets, match_budgets
+from nobiru.nodes.plan.drain_rules import Verdict, is_long_terminating, judge_classes, verdict_of
+from nobiru.placement.columns import Ints
+from nobiru.placement.entries import PodEntry
+
+_DELETED_MS = attrgetter("deleted_ms")
+_NOMINATED = attrgetter("nominated")
+
+
+class Blocked(Struct, frozen=True, kw_only=True):
+    """The first pod, by key, that forbids a drain; `until_ms` is when it no longer does, where age decides."""
+
+    pod: Key
+    reason: BlockingPodReason
+    detail: str = ""
+    until_ms: int | None = None
+
+    def __str__(self) -> str:
+        text = f"{'/'.join(self.pod)}: {self.reason.sentence}"
+        return f"{text} ({self.detail})" if self.detail else text
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """What one node holds, as a drain sees it.
+
+    `moves` are (class index, pods) that need room elsewhere; `leaving` pods are being deleted and only waited for;
+    `awaited` says that a pending pod was promised room here by preemption.
+    """
+
+    moves: tuple[tuple[int, int], ...] = ()
+    leaving: int = 0
+    blocked: Blocked | None = None
+    awaited: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to leave before the machine may go."""
+        return not self.moves and not self.leaving and self.blocked is None
+
+
+EMPTY = Load()
+
+
+class Loads:
+    """The loads of a Snapshot's nodes, read when asked for; lives for one plan."""
+
+    def __init__(self, snap: Snapshot, config: NodesConfig) -> None:
+        self.snap = snap
+        held = snap.cluster.held
+        used = np.unique(held.class_index).tolist()
+        self.budgets: Budgets = match_budgets(snap.budgets, (snap.cluster.classes[index] for index in used))
+        self.verdicts: dict[int, Verdict] = judge_classes(snap, self.budgets, config, used)
+        self.odd: frozenset[int] = _odd_nodes(snap.cluster.pods)
+        self._ptr: list[int] = held.ptr.tolist()
+        self._class_index: list[int] = held.class_index.tolist()
+        self._count: list[int] = held.count.tolist()
+        self._by_age = {index for index, verdict in self.verdicts.items() if verdict.until_age_ms is not None}
+
+    def of(self, node: int) -> Load:
+        """What the node holds."""
+        span = range(self._ptr[node], self._ptr[node + 1])
+        if not span:
+            return EMPTY
+        classes = self._class_index[span.start : span.stop]
+        if node in self.odd or not self._by_age.isdisjoint(classes):
+            return self._by_pod(node)
+        moves = []
+        blocking = set()
+        for place, index in zip(span, classes, strict=True):
+            kind = self.verdicts[index].kind
+            if kind == "move":
+                moves.append((index, self._count[place]))
+            elif kind == "block":
+                blocking.add(index)
+        return Load(moves=tuple(moves), blocked=self._first_blocking(node, blocking) if blocking else None)
+
+    def verdict(self, pod: PodEntry) -> Verdict:
+        """What a drain does with one pod that is bound to its node."""
+        return verdict_of(pod, self.verdicts[pod.pod_class.index], self.snap.now_ms)
+
+    def hung(self) -> list[tuple[int, PodEntry]]:
+        """(node, pod) of every pod whose deletion hangs: it is not counted as using its node any more."""
+        now_ms = self.snap.now_ms
+        return [
+            (node, pod)
+            for node in sorted(self.odd)
+            for pod in self.snap.cluster.pods[node]
+            if is_long_terminating(pod, now_ms)
+        ]
+
+    def _first_blocking(self, node: int, blocking: set[int]) -> Blocked:
+        pods = self.snap.cluster.pods[node]
+        pod = next(pod for pod in pods if pod.pod_class.index in blocking)
+        return _blocked(pod, self.verdicts[pod.pod_class.index])
+
+    def _by_pod(self, node: int) -> Load:
+        moves: dict[int, int] = {}
+        leaving = 0
+        awaited = False
+        blocked: Blocked | None = None
+        for pod in self.snap.cluster.pods[node]:
+            if pod.state == "nominated":
+                awaited = True
+                continue
+            verdict = self.verdict(pod)
+            if verdict.kind in ("skip", "daemon"):
+                continue
+            if verdict.kind == "block":
+                blocked = blocked or _blocked(pod, verdict)
+            elif pod.deleted_ms:
+                leaving += 1
+            else:
+                index = pod.pod_class.index
+                moves[index] = moves.get(index, 0) + 1
+        return Load(moves=tuple(sorted(moves.items())), leaving=leaving, blocked=blocked, awaited=awaited)
+
+
+def _blocked(pod: PodEntry, verdict: Verdict) -> Blocked:
+    assert verdict.reason is not None, "a block has its reason"
+    until_ms = None if verdict.until_age_ms is None else pod.created_ms + verdict.until_age_ms
+    return Blocked(pod=pod.key, reason=verdict.reason, detail=verdict.detail, until_ms=until_ms)
+
+
+def _odd_nodes(pods: tuple[tuple[PodEntry, ...], ...]) -> frozenset[int]:
+    """Nodes with a pod that its class does not tell all about: one being deleted, or one only nominated."""
+    return frozenset(
+        node for node, here in enumerate(pods) if any(map(_DELETED_MS, here)) or any(map(_NOMINATED, here))
+    )
+
+
+def class_rows(loads: Iterable[Load]) -> tuple[int, ...]:
+    """All classes that have pods to move, by index."""
+    return tuple(sorted({index for load in loads for index, _ in load.moves}))
+
+
+def node_of_entries(ptr: Ints) -> Ints:
+    """The node of each entry of a Held, (P',) int64."""
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
