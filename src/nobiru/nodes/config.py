@@ -544,11 +544,15 @@ class _Reader:
 
     def warnings(self) -> tuple[str, ...]:
         """One line for each given flag that has no effect, unless it asks for what is so anyway."""
-        lines = []
-        for name in LATER_EXPANDERS:
-            if name in self.text("expander").split(","):
-                lines.append(f"--expander: {name} has no effect: {_rest_decides(self.text('expander'))}")
-        for flag in FLAGS:
-            if flag.effect and flag.name in self._given and self.text(flag.name) != flag.default:
-                lines.append(f"--{flag.name} has no effect: {flag.effect}")
-        return tuple(lines)
+        chain = self.text("expander")
+        later = [
+            f"--expander: {name} has no effect: {_rest_decides(chain)}"
+            for name in LATER_EXPANDERS
+            if name in chain.split(",")
+        ]
+        idle = [
+            f"--{flag.name} has no effect: {flag.effect}"
+            for flag in FLAGS
+            if flag.effect and flag.name in self._given and self.text(flag.name) != flag.default
+        ]
+        return (*later, *idle)

@@ -337,8 +337,5 @@ OLDEST = (1, 2)
 
 def defaults(compat: tuple[int, int]) -> dict[str, str]:
     """The default of every flag in that release."""
-    table = {flag.name: flag.default for flag in FLAGS}
-    for name, changed, before in DEFAULTS_BEFORE:
-        if compat < changed:
-            table[name] = before
-    return table
+    newest = {flag.name: flag.default for flag in FLAGS}
+    return newest | {name: before for name, changed, before in DEFAULTS_BEFORE if compat < changed}

@@ -4,7 +4,6 @@ Source: cluster-autoscaler 1.36 utils/kubernetes/ready.go and clusterstate; spec
 NetworkUnavailable, none of their taints, no startup taint, and a GPU node only once it shows its GPUs.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -78,16 +77,11 @@ def _waits_for_gpu(node: Node) -> bool:
 def judge(node: Node, *, now_ms: int, startup_ms_max: int, rules: TaintRules) -> tuple[ConditionWord, int]:
     """(condition, since when it is not ready); an unready node younger than `startup_ms_max` is starting."""
     ready, since_ms = _ready_since(node)
-    if ready and not any(taint.key in _BAD_TAINTS or rules.is_startup(taint.key) for taint in node.taints):
-        if not _waits_for_gpu(node):
-            return "ready", 0
+    booting = any(taint.key in _BAD_TAINTS or rules.is_startup(taint.key) for taint in node.taints)
+    if ready and not booting and not _waits_for_gpu(node):
+        return "ready", 0
     created_ms = milliseconds(node.metadata.creation_timestamp)
     unready_since_ms = max(since_ms, created_ms) if not ready else created_ms
     if now_ms - created_ms < startup_ms_max:
         return "starting", unready_since_ms
     return "unready", unready_since_ms
-
-
-def without_passing(keys: Sequence[str], rules: TaintRules) -> tuple[str, ...]:
-    """The taint keys that a new node would carry too."""
-    return tuple(key for key in keys if not rules.is_passing(key))

@@ -5,12 +5,12 @@ Invariant: every pending pod leaves here either in a Want or in a PodGroupWhy.
 Source: cluster-autoscaler 1.36 core/podlistprocessor; differs: equal pods at once, no 2 s wait (the batching window does it).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from msgspec import Struct
 
-from nobiru.kernel.cloud import GroupName
 from nobiru.kernel.duration import parse_duration
 from nobiru.kernel.errors import DurationError
 from nobiru.kernel.objects import Key
@@ -99,10 +99,8 @@ def _delay_ms(pod_class: PodClass, config: NodesConfig) -> int:
     delay_ms: int = config.scale_up.new_pod_scale_up_delay_ms
     wanted = pod_class.annotations.get(DELAY_ANNOTATION)
     if wanted:
-        try:
+        with suppress(DurationError):  # the flag's delay stays, as Cluster Autoscaler has it
             delay_ms = max(delay_ms, parse_duration(wanted))
-        except DurationError:
-            pass  # the flag's delay stays, as Cluster Autoscaler has it
     if any(pod_class.request.get(name) for name in GPU_RESOURCES):
         delay_ms = max(delay_ms, GPU_POD_AGE_MS_MIN)
     return delay_ms

@@ -22,6 +22,7 @@ from nobiru.nodes.plan.expander import Option, choose
 from nobiru.nodes.plan.limits import Totals, group_capacity, node_limit
 from nobiru.nodes.plan.pending import Ledger, Pending, sort_out
 from nobiru.nodes.plan.state import ClusterState, GroupState
+from nobiru.placement.affinity import conflicts
 from nobiru.placement.classes import PodClass
 from nobiru.placement.columns import NodeColumns, TemplateNode, columns_of_templates, resource_names
 from nobiru.placement.filters import fits, refusals
@@ -81,6 +82,7 @@ class _Planner:
         templates = tuple(template for name in self.names if (template := state.groups[name].template) is not None)
         self.columns, self.stage, self.ledger = _stage(snap, pending, templates)
         self.suits = fits(self.stage.classes, self.columns)  # (K, G)
+        self.conflicts = conflicts(self.stage.classes)
         self.grown: dict[GroupName, int] = {}
         self.helped: dict[GroupName, list[Key]] = {}
         self.said: list[PodGroupWhy] = list(pending.left_alone)
@@ -136,8 +138,9 @@ class _Planner:
         request = _over(self.stage, nodes.resources)
         alien = [index for index, name in enumerate(self.stage.resources) if name not in nodes.resources]
         if alien:
-            suits &= ~(self.stage.request[:, alien] > 0).any(axis=1)[:, None]
-        placed = place(request, self.ledger.left, suits, nodes.free, self.stage.per_node_max)
+            needs_alien = np.asarray((self.stage.request[:, alien] > 0).any(axis=1))
+            suits &= ~needs_alien[:, None]
+        placed = place(request, self.ledger.left, suits, nodes.free, self.stage.per_node_max, conflicts=self.conflicts)
         self._say(placed.placed, Why(reason=Reason.FITS_ON_EXISTING_NODE))
         return placed.free_after, placed.touched
 
@@ -156,6 +159,7 @@ class _Planner:
             self.columns.free[:, column],
             nodes_max,
             self.stage.per_node_max,
+            conflicts=self.conflicts,
         )
 
     def _options(self) -> dict[GroupName, tuple[Option, NewNodes]]:
