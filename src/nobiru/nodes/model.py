@@ -137,6 +137,22 @@ class EvictionTry(Value, frozen=True, kw_only=True):
     message: str  # the last error; "" where the API server accepted it
 
 
+RemovalKind = Literal["empty", "underutilized", "unready"]
+
+
+class RemovalNote(Value, frozen=True, kw_only=True):
+    """How far the removal of one node is; what is missing after a restart is read from the node and its pods again.
+
+    A moment of 0 has not come yet.
+    """
+
+    begun_ms: int
+    kind: RemovalKind
+    draining_ms: int = 0  # the first eviction
+    gone_ms: int = 0  # all pods gone: annotations that delay the deletion are waited for from here
+    terminate_ms: int = 0  # the first call
+
+
 class Memory(Value, frozen=True, kw_only=True):
     """What one loop hands to the next; what must survive a restart is also in the cluster (DESIGN: invariant 3)."""
 
@@ -148,6 +164,8 @@ class Memory(Value, frozen=True, kw_only=True):
     missing_since_ms: dict[GroupName, int] = {}  # desired above what the cloud lists, since
     unregistered_since_ms: dict[InstanceId, int] = {}
     unneeded_since_ms: dict[NodeName, int] = {}
+    needed_ms: dict[NodeName, int] = {}  # last found needed while a soft taint says otherwise: older marks are void
+    removing: dict[NodeName, RemovalNote] = {}
     unready_since_ms: dict[NodeName, int] = {}
     failed_removal_ms: dict[NodeName, int] = {}
     pods_gone: dict[NodeName, int] = {}
