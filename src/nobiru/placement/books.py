@@ -5,80 +5,30 @@ Invariant: what `freeze` gives depends on the objects that exist now, never on t
 whose node is not known (yet) is kept aside and counts as soon as the node appears.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
-from itertools import chain
+from collections.abc import Hashable, Iterable
 from typing import TypeVar
 
-import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
-from nobiru.kernel.objects import Key, Node, ObjectMeta, OwnerReference, Pod, PodStatus, Taint
+from nobiru.kernel.objects import Key, Node, ObjectMeta, OwnerReference, Pod, PodStatus
 from nobiru.placement.classes import PER_POD_LABELS, ClassTable, PodClass
-from nobiru.placement.columns import (
-    Bools,
-    Cluster,
-    Held,
-    Ints,
-    Memo,
-    NodeColumns,
-    PendingClass,
-    amounts_matrix,
-    in_order,
-    read_only,
-    request_matrix,
-)
+from nobiru.placement.columns import Cluster, PendingClass
 from nobiru.placement.entries import PodEntry, PodState, entry_of, scheduled_condition
-from nobiru.placement.requests import HostPort, amounts_of
+from nobiru.placement.requests import amounts_of
+from nobiru.placement.seats import NodeState, Queue, Seat
 
 __all__ = ["AdmittedPod", "Books", "PodEntry", "PodState"]
 
 _SPARE_CLASSES = 1_000  # below this many unused classes a sweep is not worth its time
-_NO_PORTS: frozenset[HostPort] = frozenset()
-
-# labels, taints, unschedulable, and what filters remember of them
-_Facts = tuple[tuple[Mapping[str, str], ...], tuple[tuple[Taint, ...], ...], Bools, Memo]
 
 
 class AdmittedPod(Pod, frozen=True, kw_only=True):
-    """A Pod that shares what it can with its equals, and knows its class."""
+    """A Pod that shares what it can with its equals, and knows its class.
+
+    Of annotations and conditions it keeps those that placement reads; its spec is that of its class.
+    """
 
     pod_class: PodClass
-
-
-class _Seat:
-    """One node name: the node, where it is known, and the pods that take its room."""
-
-    __slots__ = ("allocatable", "counts", "dirty", "frozen", "node", "pods")
-
-    def __init__(self) -> None:
-        self.node: Node | None = None
-        self.allocatable: dict[str, int] = {}
-        self.pods: dict[Key, PodEntry] = {}
-        self.counts: dict[int, int] = {}
-        self.dirty = True
-        self.frozen = _SeatRows()
-
-
-class _SeatRows(Struct, frozen=True, kw_only=True, gc=False):
-    """A seat as `freeze` last saw it: pods by key, its row of `Held`, and the host ports in use."""
-
-    pods: tuple[PodEntry, ...] = ()
-    class_index: tuple[int, ...] = ()
-    count: tuple[int, ...] = ()
-    ports: frozenset[HostPort] = frozenset()
-
-
-class _NodeState:
-    """What `freeze` keeps of the nodes until one changes; None means "make it again"."""
-
-    def __init__(self) -> None:
-        self.order: tuple[_Seat, ...] | None = None
-        self.names: tuple[str, ...] = ()
-        self.index: dict[str, int] = {}
-        self.resources: tuple[str, ...] = ()
-        self.allocatable: Ints | None = None
-        self.facts: _Facts | None = None
 
 
 class Books:
@@ -87,18 +37,19 @@ class Books:
     def __init__(self, *, bypassed_schedulers: Iterable[str] = ()) -> None:
         """`bypassed_schedulers`: pods of these wait for a node even before their scheduler looked at them."""
         self.classes = ClassTable()
+        self.generation = 0  # grows with every freeze that finds a change
         self._bypassed = frozenset(bypassed_schedulers)
-        self._seats: dict[str, _Seat] = {}
+        self._seats: dict[str, Seat] = {}
         self._entries: dict[Key, PodEntry] = {}
         self._pods_of: dict[int, int] = {}  # class index -> pods
-        self._waiting: dict[int, dict[Key, PodEntry]] = {}
+        self._asked: dict[str, int] = {}  # resource -> classes with pods that ask for it
+        self._waiting: dict[int, Queue] = {}
         self._others: dict[PodState, int] = {}
         self._newly: set[Key] = set()
         self._homeless_count = 0
-        self._nodes = _NodeState()
+        self._nodes = NodeState()
         self._last: Cluster | None = None
         self._dirty = True
-        self.generation = 0
 
     # Feeding
 
@@ -156,7 +107,7 @@ class Books:
         self._homeless_count += len(seat.pods)
         if not seat.pods:
             del self._seats[name]
-        self._nodes = _NodeState()
+        self._nodes.order = None
         self._dirty = True
 
     def upsert_pod(self, pod: Pod) -> None:
@@ -166,12 +117,14 @@ class Books:
             pod_class = self.classes.intern(pod)
         entry = entry_of(pod, pod_class)
         before = self._entries.get(entry.key)
+        if before == entry:
+            return
+        waited = False
         if before is not None:
-            if before == entry:
-                return
+            waited = self._waits(before) and before.uid == entry.uid and before.key not in self._newly
             self._remove(before)
         self._add(entry)
-        if self._waits(entry) and (before is None or not self._waits(before) or before.uid != entry.uid):
+        if self._waits(entry) and not waited:
             self._newly.add(entry.key)
 
     def delete_pod(self, key: Key) -> None:
@@ -190,25 +143,30 @@ class Books:
             return (entry.pod_class.spec.scheduler_name or "default-scheduler") in self._bypassed
         return entry.state == "unschedulable"
 
-    def _seat(self, name: str) -> _Seat:
+    def _seat(self, name: str) -> Seat:
         seat = self._seats.get(name)
         if seat is None:
-            seat = self._seats[name] = _Seat()
+            seat = self._seats[name] = Seat()
         return seat
 
     def _add(self, entry: PodEntry) -> None:
         self._dirty = True
         self._entries[entry.key] = entry
         index = entry.pod_class.index
+        if index not in self._pods_of:
+            for resource in entry.pod_class.request:
+                self._asked[resource] = self._asked.get(resource, 0) + 1
         self._pods_of[index] = self._pods_of.get(index, 0) + 1
         if entry.seat:
             seat = self._seat(entry.seat)
             seat.pods[entry.key] = entry
             seat.counts[index] = seat.counts.get(index, 0) + 1
-            seat.dirty = True
+            seat.rows = None
             self._homeless_count += seat.node is None
         elif self._waits(entry):
-            self._waiting.setdefault(index, {})[entry.key] = entry
+            queue = self._waiting.setdefault(index, Queue())
+            queue.pods[entry.key] = entry
+            queue.frozen = None
         else:
             self._others[entry.state] = self._others.get(entry.state, 0) + 1
 
@@ -218,17 +176,22 @@ class Books:
         self._newly.discard(entry.key)
         index = entry.pod_class.index
         _take_one(self._pods_of, index)
+        if index not in self._pods_of:
+            for resource in entry.pod_class.request:
+                _take_one(self._asked, resource)
         if entry.seat:
             seat = self._seats[entry.seat]
             del seat.pods[entry.key]
             _take_one(seat.counts, index)
-            seat.dirty = True
+            seat.rows = None
             self._homeless_count -= seat.node is None
             if seat.node is None and not seat.pods:
                 del self._seats[entry.seat]
         elif self._waits(entry):
-            del self._waiting[index][entry.key]
-            if not self._waiting[index]:
+            queue = self._waiting[index]
+            del queue.pods[entry.key]
+            queue.frozen = None
+            if not queue.pods:
                 del self._waiting[index]
         else:
             _take_one(self._others, entry.state)
@@ -236,87 +199,30 @@ class Books:
     # Reading
 
     def freeze(self) -> Cluster:
-        """The cluster as it is now; what did not change since the last call is the same object."""
-        if self._last is not None and not self._dirty:
-            self._newly.clear()
-            return self._last
-        self._retire_classes()
-        classes = self.classes.classes
-        nodes = self._freeze_nodes(classes)
-        self._last = Cluster(
+        """The cluster as it is now; where nothing changed, the same value as last time."""
+        if self._last is None or self._dirty:
+            self._last = self._made()
+            self._dirty = False
+            self.generation += 1
+        self._newly.clear()
+        return self._last
+
+    def _made(self) -> Cluster:
+        if self.classes.live > 2 * len(self._pods_of) + _SPARE_CLASSES:
+            self.classes.retire(self._pods_of.keys())  # every rollout makes new classes, for ever
+        nodes, request, rows = self._nodes.freeze(self._seats, self.classes, self._asked)
+        return Cluster(
             nodes=nodes,
-            classes=classes,
-            request=self._request(classes, nodes.resources),
-            pods=tuple(seat.frozen.pods for seat in self._ordered()),
+            classes=nodes.classes,
+            request=request,
+            pods=tuple(each.pods for each in rows),
             pending=self._freeze_pending(),
             others=dict(sorted(self._others.items())),
             homeless=self._freeze_homeless(),
         )
-        self._dirty = False
-        self._newly.clear()
-        self.generation += 1
-        return self._last
-
-    def _ordered(self) -> tuple[_Seat, ...]:
-        state = self._nodes
-        if state.order is None:
-            named = sorted((name, seat) for name, seat in self._seats.items() if seat.node is not None)
-            state.order = tuple(seat for _, seat in named)
-            state.names = tuple(name for name, _ in named)
-            state.index = {name: place for place, name in enumerate(state.names)}
-            state.allocatable = None
-            state.facts = None
-        return state.order
-
-    def _freeze_nodes(self, classes: tuple[PodClass, ...]) -> NodeColumns:
-        seats = self._ordered()
-        for seat in seats:
-            if seat.dirty:
-                seat.frozen = _rows(seat, classes)
-                seat.dirty = False
-        state = self._nodes
-        resources = self._resources(seats)
-        if state.allocatable is None or state.resources != resources:
-            state.resources = resources
-            state.allocatable = read_only(amounts_matrix([seat.allocatable for seat in seats], resources))
-        if state.facts is None:
-            state.facts = _facts(seats)
-        held = _held(seats)
-        requested = _requested(held, self._request(classes, resources), len(seats))
-        labels, taints, unschedulable, memo = state.facts
-        return NodeColumns(
-            names=state.names,
-            nodes=tuple(seat.node for seat in seats if seat.node is not None),
-            index=state.index,
-            resources=resources,
-            allocatable=state.allocatable,
-            requested=read_only(requested),
-            free=read_only(state.allocatable - requested),
-            labels=labels,
-            taints=taints,
-            unschedulable=unschedulable,
-            ports=tuple(seat.frozen.ports for seat in seats),
-            held=held,
-            classes=classes,
-            memo=memo,
-        )
-
-    def _resources(self, seats: tuple[_Seat, ...]) -> tuple[str, ...]:
-        names: set[str] = set()
-        for seat in seats:
-            names.update(seat.allocatable)
-        for index in self._pods_of:
-            names.update(self.classes.at(index).request)
-        return in_order(names)
-
-    def _request(self, classes: tuple[PodClass, ...], resources: tuple[str, ...]) -> Ints:
-        return read_only(request_matrix(classes, resources))
 
     def _freeze_pending(self) -> tuple[PendingClass, ...]:
-        pending = [
-            PendingClass(pod_class=self.classes.at(index), pods=tuple(pods[key] for key in sorted(pods)))
-            for index, pods in self._waiting.items()
-        ]
+        pending = [queue.freeze(self.classes.at(index)) for index, queue in self._waiting.items()]
         return tuple(sorted(pending, key=lambda each: each.pods[0].key))
 
     def _freeze_homeless(self) -> tuple[PodEntry, ...]:
@@ -324,11 +230,6 @@ class Books:
             return ()
         seats = [seat for seat in self._seats.values() if seat.node is None]
         return tuple(sorted((entry for seat in seats for entry in seat.pods.values()), key=lambda entry: entry.key))
-
-    def _retire_classes(self) -> None:
-        """Keep the table within twice what is in use: every rollout makes new classes, for ever."""
-        if len(self.classes) > 2 * len(self._pods_of) + _SPARE_CLASSES:
-            self.classes.retire(self._pods_of.keys())
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -344,42 +245,3 @@ def _take_one(counts: dict[Name, int], name: Name) -> None:
 
 def _shared_owners(owners: tuple[OwnerReference, ...], controller: OwnerReference | None) -> tuple[OwnerReference, ...]:
     return (controller,) if controller is not None and len(owners) == 1 and owners[0] == controller else owners
-
-
-def _rows(seat: _Seat, classes: tuple[PodClass, ...]) -> _SeatRows:
-    counts = sorted(seat.counts.items())
-    ports = {port for index, _ in counts for port in classes[index].host_ports}
-    return _SeatRows(
-        pods=tuple(seat.pods[key] for key in sorted(seat.pods)),
-        class_index=tuple(index for index, _ in counts),
-        count=tuple(count for _, count in counts),
-        ports=frozenset(ports) if ports else _NO_PORTS,
-    )
-
-
-def _facts(seats: tuple[_Seat, ...]) -> _Facts:
-    nodes = [seat.node for seat in seats if seat.node is not None]
-    unschedulable = np.array([node.spec.unschedulable for node in nodes], dtype=np.bool_)
-    return tuple(node.labels for node in nodes), tuple(node.taints for node in nodes), read_only(unschedulable), Memo()
-
-
-def _held(seats: tuple[_Seat, ...]) -> Held:
-    ptr = np.zeros(len(seats) + 1, dtype=np.int64)
-    np.cumsum([len(seat.frozen.class_index) for seat in seats], out=ptr[1:])
-    total = int(ptr[-1])
-    return Held(
-        ptr=read_only(ptr),
-        class_index=read_only(np.fromiter(chain.from_iterable(s.frozen.class_index for s in seats), np.int64, total)),
-        count=read_only(np.fromiter(chain.from_iterable(s.frozen.count for s in seats), np.int64, total)),
-    )
-
-
-def _requested(held: Held, request: Ints, nodes: int) -> Ints:
-    """What the pods of each node ask for together, (R, N) int64."""
-    result = np.zeros((request.shape[1], nodes), dtype=np.int64)
-    filled = np.flatnonzero(np.diff(held.ptr))
-    if filled.size:
-        for row in range(request.shape[1]):
-            amounts = request[held.class_index, row] * held.count
-            result[row, filled] = np.add.reduceat(amounts, held.ptr[filled])
-    return result

@@ -5,7 +5,6 @@ drain rules and budgets apply to them; what differs between pods of one workload
 volume, the claim a StatefulSet makes for each replica, the node a DaemonSet pod is made for) is not part of the class.
 """
 
-import re
 from collections.abc import Collection
 
 from msgspec import Struct, msgpack
@@ -24,8 +23,10 @@ PER_POD_LABELS = frozenset(
     {"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index"}
 )
 HOSTNAME = "kubernetes.io/hostname"
-_TOKEN_VOLUME = "kube-api-access-"  # the API server's ServiceAccount admission appends five random characters
-_TOKEN_SUFFIX = re.compile(rb"kube-api-access-[a-z0-9]{5}")
+# The API server's ServiceAccount admission adds one volume of this name and five random characters.
+_TOKEN_VOLUME = "kube-api-access-"
+_TOKEN_MARK = _TOKEN_VOLUME.encode()
+_TOKEN_SUFFIX_LENGTH = 5
 _EVERY = "*"
 
 
@@ -78,6 +79,11 @@ class ClassTable:
         return len(self._classes)
 
     @property
+    def live(self) -> int:
+        """How many classes there are that are not retired."""
+        return len(self._by_key)
+
+    @property
     def classes(self) -> tuple[PodClass, ...]:
         """All classes by index; a retired one stays until its index is taken again."""
         return tuple(self._classes)
@@ -93,7 +99,7 @@ class ClassTable:
         if not PER_POD_LABELS.isdisjoint(labels):
             labels = {key: value for key, value in labels.items() if key not in PER_POD_LABELS}
         annotations = _relevant(meta.annotations) if meta.annotations else {}
-        owner = pod.controller
+        owner = _controller(meta.owner_references)
         if owner is not None and owner.kind == "Node":
             owner = OwnerReference(api_version=owner.api_version, kind="Node", name="", controller=True)
         if spec.node_name:
@@ -104,7 +110,9 @@ class ClassTable:
         if b"claimName" in key:
             spec = replace(spec, volumes=_shared_claims(spec.volumes or (), meta.name))
             key = self._encode((meta.namespace, labels, annotations, owner, spec))
-        key = _TOKEN_SUFFIX.sub(b"kube-api-access-", key)
+        before, mark, after = key.partition(_TOKEN_MARK)
+        if mark:
+            key = before + mark + after[_TOKEN_SUFFIX_LENGTH:]
         found = self._by_key.get(key)
         if found is None:
             found = self._add(key, meta.namespace, labels, annotations, owner, spec)
@@ -165,6 +173,13 @@ class ClassTable:
         return made
 
 
+def _controller(owners: tuple[OwnerReference, ...]) -> OwnerReference | None:
+    for owner in owners:
+        if owner.controller:
+            return owner
+    return None
+
+
 def _relevant(annotations: dict[str, str]) -> dict[str, str]:
     """The annotations that matter; the mirror mark without its hash, which differs per node."""
     kept = {key: value for key, value in annotations.items() if key.startswith(ANNOTATION_PREFIXES)}
@@ -200,7 +215,7 @@ def _shared_claims(volumes: tuple[Volume, ...], pod_name: str) -> tuple[Volume, 
 
 
 def _plain_token_volume(volume: Volume) -> Volume:
-    return replace(volume, name=_TOKEN_VOLUME) if _TOKEN_SUFFIX.fullmatch(volume.name.encode()) else volume
+    return replace(volume, name=_TOKEN_VOLUME) if volume.name.startswith(_TOKEN_VOLUME) else volume
 
 
 def _unplanned(spec: PodSpec) -> str:

@@ -6,11 +6,13 @@ in is changed.  Pods of one class are placed by division and running sums, never
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
-from nobiru.placement.capacity import Apart, capacity_of
+from nobiru.placement.capacity import NONE, Apart, first_fit, with_room
 from nobiru.placement.columns import Bools, Ints, read_only
 from nobiru.placement.removals import Candidate, Removal, plan_removals
 
@@ -96,25 +98,26 @@ def place(
              node_order (N,) the order in which nodes are tried; conflicts (K, K) which classes never share a node.
     """
     apart = Apart(conflicts, per_node_max, len(count))
-    left = free.copy()
-    open_to = fits.copy() if conflicts is not None else fits
+    left = free.copy() if node_order is None else free[:, node_order]
+    suits = fits if node_order is None else fits[:, node_order]
+    open_to = suits.copy() if conflicts is not None else suits
     placed = np.zeros(len(count), dtype=np.int64)
-    nodes, counts = [_NONE] * len(count), [_NONE] * len(count)
+    nodes, counts = [NONE] * len(count), [NONE] * len(count)
     for rows in _alike(request, count, open_to, apart):
         row, wanted = rows[0], int(count[rows].sum())
-        capacity = np.where(open_to[row], np.minimum(capacity_of(request[row], left), apart.limit(row, wanted)), 0)
-        if node_order is not None:
-            capacity = capacity[node_order]
-        taken = _first_fit(capacity, wanted)
-        hit = np.flatnonzero(taken)
+        roomy = with_room(request[row], left, open_to[row])
+        hit, taken, _ = first_fit(request[row], left, roomy, wanted, apart.limit(row, wanted))
         if not hit.size:
             continue
-        taken, hit = taken[hit], hit if node_order is None else node_order[hit]
-        left[:, hit] -= request[row][:, None] * taken
+        for resource in np.flatnonzero(request[row]).tolist():
+            left[resource][hit] -= request[row, resource] * taken
         for other in apart.rivals(row):
             open_to[other, hit] = False
-        for each, (dealt, amounts) in zip(rows, _deal(hit, taken, count[rows]), strict=True):
+        named = hit if node_order is None else node_order[hit]
+        for each, (dealt, amounts) in zip(rows, _deal(named, taken, count[rows]), strict=True):
             nodes[each], counts[each], placed[each] = dealt, amounts, amounts.sum()
+    if node_order is not None:
+        left = left[:, np.argsort(node_order)]
     return Placement(placed=placed, nodes=tuple(nodes), counts=tuple(counts), free_after=read_only(left))
 
 
@@ -146,9 +149,6 @@ def pack_new(
     return NewNodes(nodes=used, placed=placed, holds=tuple(holds), free_after=read_only(stretches.free(used)))
 
 
-_NONE = read_only(np.zeros(0, dtype=np.int64))
-
-
 def _alike(request: Ints, count: Ints, fits: Bools, apart: Apart) -> list[list[int]]:
     """Rows with pods to place, neighbours together where nothing but their name tells them apart.
 
@@ -161,13 +161,6 @@ def _alike(request: Ints, count: Ints, fits: Bools, apart: Apart) -> list[list[i
     alone = apart.alone()[rows]
     same &= ~alone[1:] & ~alone[:-1]
     return [part.tolist() for part in np.split(rows, np.flatnonzero(~same) + 1)]
-
-
-def _first_fit(capacity: Ints, wanted: int) -> Ints:
-    """How many of `wanted` each place takes when the first places are filled first."""
-    before = np.cumsum(capacity)
-    before -= capacity
-    return np.clip(wanted - before, 0, capacity)
 
 
 def _deal(nodes: Ints, taken: Ints, count: Ints) -> list[tuple[Ints, Ints]]:
@@ -225,52 +218,50 @@ class _Stretches:
     def __init__(self, template_free: Ints, nodes_max: int, classes: int) -> None:
         self.columns = template_free[:, None].copy()  # (R, M)
         self.nodes = np.array([nodes_max], dtype=np.int64)  # (M,)
-        self.closed = np.zeros((classes, 1), dtype=np.bool_)  # (K, M) classes that may not come here
+        self.open = np.ones((classes, 1), dtype=np.bool_)  # (K, M) where classes that have rivals may still come
 
     def take(self, request: Ints, wanted: int, limit: int, row: int, rivals: list[int]) -> list[Hold]:
         """Place pods; returns where they went."""
-        capacity = np.minimum(capacity_of(request, self.columns), limit)
-        if len(self.closed):
-            capacity[self.closed[row]] = 0
-        total = capacity * self.nodes
-        taken = _first_fit(total, wanted)
-        hit = np.flatnonzero(taken)
+        roomy = with_room(request, self.columns, self.open[row] if len(self.open) else None)
+        hit, taken, each = first_fit(request, self.columns, roomy, wanted, limit, self.nodes)
         if not hit.size:
             return []
-        last = int(hit[-1])
-        each = capacity.copy()
-        each[taken == 0] = 0
-        if taken[last] < total[last]:
-            each = self._split(last, int(taken[last]), each)
-        self.columns -= request[:, None] * each
-        firsts = np.cumsum(self.nodes) - self.nodes
-        hit = np.flatnonzero(each)
+        last, pods = int(hit[-1]), int(taken[-1])
+        filled, rest = divmod(pods, int(each[-1]))
+        if pods < int(each[-1]) * int(self.nodes[last]):
+            hit, each = self._split(hit, each, filled, rest)
+        for resource in np.flatnonzero(request).tolist():
+            self.columns[resource][hit] -= request[resource] * each
         for rival in rivals:
-            self.closed[rival, hit] = True
+            self.open[rival, hit] = False
+        firsts = self.nodes.cumsum()[hit] - self.nodes[hit]
         return [
             Hold(first=first, nodes=nodes, each=pods)
-            for first, nodes, pods in zip(
-                firsts[hit].tolist(), self.nodes[hit].tolist(), each[hit].tolist(), strict=True
-            )
+            for first, nodes, pods in zip(firsts.tolist(), self.nodes[hit].tolist(), each.tolist(), strict=True)
         ]
 
-    def _split(self, place: int, pods: int, each: Ints) -> Ints:
-        """Cut one stretch into nodes filled, one filled in part, and the rest; returns `each` for the new stretches."""
-        filled, rest = divmod(pods, int(each[place]))
-        pieces = [(filled, int(each[place])), (1 if rest else 0, rest)]
-        pieces.append((int(self.nodes[place]) - filled - pieces[1][0], 0))
-        pieces = [piece for piece in pieces if piece[0]]
-        copies = np.ones(len(self.nodes), dtype=np.int64)
-        copies[place] = len(pieces)
-        self.columns = np.repeat(self.columns, copies, axis=1)
-        self.closed = np.repeat(self.closed, copies, axis=1)
-        span = slice(place, place + len(pieces))
-        self.nodes = np.repeat(self.nodes, copies)
-        self.nodes[span] = [nodes for nodes, _ in pieces]
-        each = np.repeat(each, copies)
-        each[span] = [pods for _, pods in pieces]
-        return each
+    def _split(self, hit: Ints, each: Ints, filled: int, rest: int) -> tuple[Ints, Ints]:
+        """Cut the last stretch hit into nodes filled, one filled in part, and the rest; returns hit and each for the new."""
+        place, most = int(hit[-1]), int(each[-1])
+        sizes = [filled, 1 if rest else 0, int(self.nodes[place]) - filled - bool(rest)]
+        pieces = [nodes for nodes in sizes if nodes]
+        self.columns = _widen(self.columns, place, len(pieces))
+        self.open = _widen(self.open, place, len(pieces))
+        self.nodes = _widen(self.nodes, place, len(pieces))
+        self.nodes[place : place + len(pieces)] = pieces
+        takers = [pods for nodes, pods in ((filled, most), (rest, rest)) if nodes]
+        added = np.arange(place, place + len(takers))
+        return np.concatenate([hit[:-1], added]), np.concatenate([each[:-1], np.array(takers, dtype=np.int64)])
 
     def free(self, used: int) -> Ints:
         """What is left on the first `used` nodes, (R, used)."""
         return np.repeat(self.columns, self.nodes, axis=1)[:, :used]
+
+
+Column = TypeVar("Column", np.int64, np.bool_)
+
+
+def _widen(array: NDArray[Column], place: int, copies: int) -> NDArray[Column]:
+    """The array with `copies` of the last axis's element at `place` instead of one."""
+    head, one, tail = array[..., :place], array[..., place : place + 1], array[..., place + 1 :]
+    return np.concatenate([head] + [one] * copies + [tail], axis=-1)
