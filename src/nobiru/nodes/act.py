@@ -86,8 +86,8 @@ def _kube_right(action: Action) -> str:
 
 async def _carry_out(action: Action, ports: Ports) -> Outcome:
     match action:
-        case RaiseDesired(group=group, target=target, max_size=max_size):
-            reached = await ports.groups.raise_desired(group, target, max_size)
+        case RaiseDesired(group=group, target=target):
+            reached = await ports.groups.raise_desired(group, target)
             return Outcome(action=action, reached=reached)
         case Evict(pod=pod, grace_s=grace_s, uid=uid):
             await ports.nodes.evict(pod, grace_s, uid)

@@ -18,7 +18,7 @@ class Groups(Protocol):
         """All groups that are ours; one that cannot be read has its `problem` set."""
         ...
 
-    async def raise_desired(self, group: GroupName, target: int, max_size: int) -> int:
+    async def raise_desired(self, group: GroupName, target: int) -> int:
         """Raise the desired capacity to `target`, never lower it; returns what it is afterwards."""
         ...
 
