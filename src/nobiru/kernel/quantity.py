@@ -1,10 +1,10 @@
 """Kubernetes quantities ("500m", "1Gi", "1e3") to exact integers and back.
 
-Invariant: no float is ever involved; rounding, where a unit forces it, is up, as Kubernetes rounds.
+Invariant: no float is ever involved; rounding, where a unit forces it, is away from zero, as Kubernetes rounds.
 """
 
 import re
-from decimal import ROUND_CEILING, Decimal, localcontext
+from decimal import ROUND_UP, Decimal, localcontext
 from functools import lru_cache
 
 from nobiru.kernel.errors import QuantityError
@@ -36,10 +36,11 @@ _LENGTH_MAX = 64
 
 @lru_cache(maxsize=16_384)
 def parse_quantity(text: str, scale: int = 1) -> int:
-    """The quantity times `scale`, rounded up to a whole number (away from zero when positive, as Kubernetes does).
+    """The quantity times `scale`, rounded away from zero to a whole number, as Kubernetes' Value and MilliValue do.
 
     Units:   scale 1 gives bytes or counts, scale 1000 gives milli-units: parse_quantity("1.5", 1000) == 1500.
-    Raises:  QuantityError if the text is no quantity or the value does not fit int64.
+    Raises:  QuantityError if the text is no quantity, has no digit (Kubernetes reads "m" as 0), or does not fit int64
+             (Kubernetes wraps around).
     """
     match = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH_MAX else None
     if match is None or (match[2] and abs(int(match[2])) > _EXPONENT_MAX):
@@ -48,7 +49,7 @@ def parse_quantity(text: str, scale: int = 1) -> int:
         context.prec = 150  # 64 digits times any suffix or exponent above stays exact
         factor = Decimal(10) ** int(match[2]) if match[2] else _SUFFIX[match[3] or ""]
         exact = Decimal(match[1]) * factor * scale
-        value = int(exact.to_integral_value(rounding=ROUND_CEILING))
+        value = int(exact.to_integral_value(rounding=ROUND_UP))
     if abs(value) > _INT64_MAX:
         raise QuantityError(f'quantity "{text}" is too large: it does not fit 64 bits')
     return value

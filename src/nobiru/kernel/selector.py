@@ -25,18 +25,19 @@ def _int64(text: str | None) -> int | None:
 def requirement_matches(requirement: SelectorRequirement, labels: Labels) -> bool:
     """Whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt.
 
-    Source: apimachinery labels/selector.go: NotIn and DoesNotExist accept a missing key, Gt and Lt compare int64.
+    Source: apimachinery labels/selector.go: NotIn and DoesNotExist accept a missing key, Gt and Lt compare int64; a
+            requirement that is itself invalid (In without values, Exists with some) matches nothing.
     """
     value = labels.get(requirement.key)
     wanted = requirement.values or ()
     match requirement.operator:
-        case "In":
+        case "In" if wanted:
             return value is not None and value in wanted
-        case "NotIn":
+        case "NotIn" if wanted:
             return value is None or value not in wanted
-        case "Exists":
+        case "Exists" if not wanted:
             return value is not None
-        case "DoesNotExist":
+        case "DoesNotExist" if not wanted:
             return value is None
         case "Gt" | "Lt" if len(wanted) == 1:
             have, bound = _int64(value), _int64(wanted[0])
@@ -76,8 +77,8 @@ def terms_match(terms: Iterable[NodeSelectorTerm], labels: Labels, fields: Label
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration bears one taint; an empty key with Exists bears all, an empty effect any effect.
 
-    Source: k8s.io/api core/v1 toleration.go, ToleratesTaint; the numeric operators Gt and Lt compare int64
-    (feature gate TaintTolerationComparisonOperators).
+    Source: k8s.io/api core/v1 toleration.go, ToleratesTaint; its numeric operators Gt and Lt are off by default in 1.36
+    (feature gate TaintTolerationComparisonOperators) and bear nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
