@@ -1,0 +1,110 @@
+"""From what was observed to one Snapshot: joining objects, groups and rights; pure.
+
+It refuses to know: where anything came from.  Invariant: an unreadable kind is a fact (`Rights.unreadable`), never a hole that
+looks like "there are none".
+"""
+
+from collections.abc import Iterable, Mapping
+
+from nobiru.kernel.objects import ObjectMeta, Pod, Workload
+from nobiru.nodes.model import Controller, DaemonPod, Demand, Value
+from nobiru.placement.classes import ClassTable
+from nobiru.placement.columns import Cluster
+
+# A controller that made a pod this recently is still making more: its missing replicas count (a quota may stop it later).
+CREATING_MS_MAX = 5_000
+PAUSE_ANNOTATION = "nobiru.io/pause"
+
+
+class Workloads(Value, frozen=True, kw_only=True):
+    """The controllers of pods, by kind; a kind that cannot be read is absent."""
+
+    by_kind: dict[str, tuple[Workload, ...]]
+
+
+def wanted_replicas(kind: str, workload: Workload) -> int:
+    """How many pods the controller wants to exist at once."""
+    spec = workload.spec
+    if kind == "Job":
+        parallel = 1 if spec.parallelism is None else spec.parallelism
+        if spec.completions is None:
+            return parallel
+        return max(0, min(parallel, spec.completions - workload.status.succeeded))
+    return 1 if spec.replicas is None else spec.replicas
+
+
+def controllers(workloads: Workloads) -> dict[str, Controller]:
+    """Every controller by uid; DaemonSets want as many as they have."""
+    return {
+        each.metadata.uid: Controller(
+            kind=kind,
+            key=each.key,
+            uid=each.metadata.uid,
+            replicas=each.status.replicas if kind == "DaemonSet" else wanted_replicas(kind, each),
+            existing=each.status.replicas or each.status.active,
+        )
+        for kind, found in sorted(workloads.by_kind.items())
+        for each in found
+    }
+
+
+def missing_replicas(cluster: Cluster, known: Mapping[str, Controller], now_ms: int, most: int) -> tuple[Demand, ...]:
+    """Pods that controllers with fresh pending pods have not created yet, at most `most` of each.
+
+    Order:   as cluster.pending; the first class of a controller gets all that it owes.
+    """
+    demands: list[Demand] = []
+    served: set[str] = set()
+    for pending in cluster.pending:
+        owner = pending.pod_class.owner
+        controller = known.get(owner.uid) if owner else None
+        if owner is None or controller is None or controller.uid in served or pending.pod_class.daemon:
+            continue
+        newest_ms = max(pod.created_ms for pod in pending.pods)
+        if now_ms - newest_ms > CREATING_MS_MAX:
+            continue
+        served.add(controller.uid)
+        owed = controller.replicas - pods_of_owner(cluster, owner.uid)
+        if owed > 0:
+            demands.append(Demand(pod_class=pending.pod_class, count=min(owed, most)))
+    return tuple(demands)
+
+
+def pods_of_owner(cluster: Cluster, uid: str) -> int:
+    """How many pods of the controller are known, in whatever state."""
+    return sum(
+        cluster.class_pods.get(each.index, 0)
+        for each in cluster.classes
+        if each.owner is not None and each.owner.uid == uid
+    )
+
+
+def daemon_pods(daemon_sets: Iterable[Workload], table: ClassTable) -> tuple[DaemonPod, ...]:
+    """What each DaemonSet would put on a new node, by key."""
+    return tuple(
+        DaemonPod(key=each.key, pod_class=table.intern(_daemon_pod(each)))
+        for each in sorted(daemon_sets, key=lambda item: item.key)
+        if each.spec.template is not None
+    )
+
+
+def _daemon_pod(daemon_set: Workload) -> Pod:
+    template = daemon_set.spec.template
+    assert template is not None
+    meta = ObjectMeta(
+        name=f"{daemon_set.name}-new",
+        namespace=daemon_set.metadata.namespace,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+    )
+    return Pod(metadata=meta, spec=template.spec)
+
+
+def paused(annotations: Mapping[str, str]) -> frozenset[str]:
+    """What the pause annotation stops; anything else than up, down or all stops nothing."""
+    match annotations.get(PAUSE_ANNOTATION):
+        case "all":
+            return frozenset({"up", "down"})
+        case "up" | "down" as part:
+            return frozenset({part})
+    return frozenset()
