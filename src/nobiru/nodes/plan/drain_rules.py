@@ -36,6 +36,10 @@ _SCALED_KINDS = frozenset({"ReplicationController", "ReplicaSet"})
 GRACE_MS_DEFAULT = 30_000  # core/v1 DefaultTerminationGracePeriodSeconds
 LONG_TERMINATING_MS = 30_000  # cluster-autoscaler utils/drain PodLongTerminatingExtraThreshold
 
+# Releases of Cluster Autoscaler, as --compat-version names them, since which a rule is as it is here.
+_SYSTEM_PODS_AGE = (1, 33)
+_LOCAL_VOLUMES = (1, 3)
+
 
 class Verdict(Struct, frozen=True, kw_only=True):
     """What a drain does with a pod.
@@ -126,21 +130,25 @@ def _not_safe(subject: Subject) -> Verdict | None:
 
 
 def _local_storage(subject: Subject) -> Verdict | None:
-    """hostPath, or emptyDir on disk, that no annotation lets go."""
+    """hostPath, or emptyDir on disk, that no annotation lets go; release 1.2 knew neither annotation nor memory."""
     if not subject.config.scale_down.skip_nodes_with_local_storage:
         return None
-    listed = subject.pod_class.annotations.get(SAFE_LOCAL_VOLUMES, "")
+    old = subject.config.compat < _LOCAL_VOLUMES
+    listed = "" if old else subject.pod_class.annotations.get(SAFE_LOCAL_VOLUMES, "")
     released = {name.strip() for name in listed.split(",")}
     kept = [
         volume.name
         for volume in subject.pod_class.spec.volumes or ()
-        if _is_local(volume) and volume.name not in released
+        if _is_local(volume, in_memory=old) and volume.name not in released
     ]
     return _block(BlockingPodReason.LOCAL_STORAGE_REQUESTED, ", ".join(sorted(kept))) if kept else None
 
 
-def _is_local(volume: Volume) -> bool:
-    return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
+def _is_local(volume: Volume, *, in_memory: bool) -> bool:
+    """Whether the volume keeps data on the node; `in_memory` counts an emptyDir in memory too."""
+    if volume.empty_dir is not None:
+        return in_memory or volume.empty_dir.medium != "Memory"
+    return volume.host_path is not None
 
 
 def _system(subject: Subject) -> Verdict | None:
@@ -150,7 +158,7 @@ def _system(subject: Subject) -> Verdict | None:
         return None
     if subject.budgets_readable and subject.budgets.of(subject.pod_class.index):
         return None
-    age_ms = scale_down.blocking_system_pod_disruption_timeout_ms
+    age_ms = scale_down.blocking_system_pod_timeout_ms if subject.config.compat >= _SYSTEM_PODS_AGE else None
     return _block(BlockingPodReason.UNMOVABLE_KUBE_SYSTEM_POD, until_age_ms=age_ms)
 
 

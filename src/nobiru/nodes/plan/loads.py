@@ -108,7 +108,7 @@ class Loads:
     def _first_blocking(self, node: int, blocking: set[int]) -> Blocked:
         pods = self.snap.cluster.pods[node]
         pod = next(pod for pod in pods if pod.pod_class.index in blocking)
-        return _blocked(pod, self.verdicts[pod.pod_class.index])
+        return blocked_by(pod, self.verdicts[pod.pod_class.index])
 
     def _by_pod(self, node: int) -> Load:
         moves: dict[int, int] = {}
@@ -123,7 +123,7 @@ class Loads:
             if verdict.kind in ("skip", "daemon"):
                 continue
             if verdict.kind == "block":
-                blocked = blocked or _blocked(pod, verdict)
+                blocked = blocked or blocked_by(pod, verdict)
             elif pod.deleted_ms:
                 leaving += 1
             else:
@@ -132,7 +132,8 @@ class Loads:
         return Load(moves=tuple(sorted(moves.items())), leaving=leaving, blocked=blocked, awaited=awaited)
 
 
-def _blocked(pod: PodEntry, verdict: Verdict) -> Blocked:
+def blocked_by(pod: PodEntry, verdict: Verdict) -> Blocked:
+    """The block that the verdict on a pod is."""
     assert verdict.reason is not None, "a block has its reason"
     until_ms = None if verdict.until_age_ms is None else pod.created_ms + verdict.until_age_ms
     return Blocked(pod=pod.key, reason=verdict.reason, detail=verdict.detail, until_ms=until_ms)

@@ -38,9 +38,7 @@ class Utilization(Struct, frozen=True, kw_only=True, eq=False):
         return f"cpu {self.cpu[node]:.1%}, memory {self.memory[node]:.1%}"
 
 
-def measure(
-    cluster: Cluster, loads: Loads, *, without_daemons: Sequence[bool], without_mirrors: bool
-) -> Utilization:
+def measure(cluster: Cluster, loads: Loads, *, without_daemons: Sequence[bool], without_mirrors: bool) -> Utilization:
     """The utilisation of every node; `without_daemons` says for each node whether DaemonSet pods are left out."""
     nodes = cluster.nodes
     rows = [nodes.resources.index(name) for name in _MEASURED]
