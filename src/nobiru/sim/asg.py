@@ -50,17 +50,6 @@ class GroupChange(Struct, frozen=True, kw_only=True):
     protect_new: bool | UnsetType = UNSET
 
 
-class Admission(Struct, frozen=True, kw_only=True):
-    """Whether and how a call gets in: a fault may delay it, refuse it, or lose its reply."""
-
-    fault: CallFault | None = None
-
-    @property
-    def delay_ms(self) -> int:
-        """How long the call hangs first."""
-        return self.fault.delay_ms if self.fault is not None else 0
-
-
 def advance(state: State, now_ms: int) -> State:
     """The state after all that happens by itself up to `now_ms`; a moment that is past changes nothing."""
     while (due_ms := next_ms(state)) is not None and due_ms <= now_ms:
@@ -133,16 +122,22 @@ def set_catalogue(state: State, catalogue: Catalogue) -> State:
     return replace(state, catalogue=catalogue)
 
 
-def admit(state: State, action: str, groups: Iterable[str] = ()) -> tuple[State, Admission]:
-    """Count off the first call fault that matches; `groups` are those the call names."""
+def admit(state: State, action: str, groups: Iterable[str] = ()) -> tuple[State, CallFault | None]:
+    """The first call fault that matches, counted off; None lets the call in.  `groups` are those the call names."""
     names = set(groups)
     for index, fault in enumerate(state.faults.calls):
         if fault.calls == 0 or fault.action not in ("", action) or (fault.group and fault.group not in names):
             continue
         left = fault if fault.calls is None else replace(fault, calls=fault.calls - 1)
         calls = (*state.faults.calls[:index], left, *state.faults.calls[index + 1 :])
-        return replace(state, faults=replace(state.faults, calls=calls)), Admission(fault=fault)
-    return state, Admission()
+        return replace(state, faults=replace(state.faults, calls=calls)), fault
+    return state, None
+
+
+def note_refusal(state: State, action: str, group: str, *, problem: Refused, now_ms: int, who: str) -> Result:
+    """Write down a call that a fault refused."""
+    state = advance(state, now_ms)
+    return _refuse(state, _call(state, action, group, who, {}), problem)
 
 
 def group_of(state: State, instance_id: str) -> Group | None:

@@ -132,6 +132,7 @@ class FromMixed(Struct, frozen=True, kw_only=True, tag="mixed"):
     overrides: tuple[str, ...] = ()  # instance types; "" stands for the template's own
     on_demand_base: int = 0
     on_demand_percent: int = 100  # of what is above the base
+    described: str = ""  # the policy as its author wrote it, JSON, for Describe to give back
 
 
 Source = FromConfiguration | FromTemplate | FromMixed

@@ -510,8 +510,8 @@ def test_call_faults_are_counted_off() -> None:
     seen: list[str] = []
     for action, name in [("SetDesiredCapacity", "h"), ("SetDesiredCapacity", "g"), ("DescribeTags", ""),
                          ("SetDesiredCapacity", "g"), ("SetDesiredCapacity", "g"), ("DescribeTags", "g")]:  # fmt: skip
-        state, admission = asg.admit(state, action, [name])
-        seen.append(admission.fault.kind if admission.fault is not None else "")
+        state, fault = asg.admit(state, action, [name])
+        seen.append(fault.kind if fault is not None else "")
     assert seen == ["", "throttle", "deny", "throttle", "", "deny"]
 
 
