@@ -188,7 +188,7 @@ def _relevant(annotations: dict[str, str]) -> dict[str, str]:
     return kept
 
 
-def _without_own_node(affinity: Affinity) -> Affinity:
+def _without_own_node(affinity: Affinity) -> Affinity | None:
     """A DaemonSet pod's affinity without the one node it was made for: as its template has it."""
     node = affinity.node_affinity
     if node is None or node.required is None:
@@ -199,6 +199,8 @@ def _without_own_node(affinity: Affinity) -> Affinity:
     if any(term.match_expressions for term in terms):
         required = replace(node.required, node_selector_terms=terms)
         return replace(affinity, node_affinity=replace(node, required=required))
+    if affinity.pod_affinity is None and affinity.pod_anti_affinity is None:
+        return None
     return replace(affinity, node_affinity=None)
 
 

@@ -34,7 +34,8 @@ def fits(classes: Sequence[PodClass], nodes: NodeColumns) -> Bools:
     """Where one pod of each class may run, whatever room there is.
 
     Shapes:  returns (K, N) bool, rows as `classes`.
-    A resource that no row names is refused here: no node has it.
+    A resource that no row names is refused here: no node has it.  A class with rules that are not planned yet fits
+    nowhere, but for DaemonSets, whose room is better reserved once too often.
     """
     result = np.ones((len(classes), len(nodes)), dtype=np.bool_)
     by_rules: dict[Hashable, Bools] = {}
@@ -48,12 +49,20 @@ def fits(classes: Sequence[PodClass], nodes: NodeColumns) -> Bools:
         result[row] = mask
         if pod_class.host_ports:
             result[row] &= node_ports(pod_class, nodes)
-        if any(amount > 0 and name not in nodes.resources for name, amount in pod_class.request.items()):
+        if _not_planned(pod_class) or not _resources_known(pod_class, nodes):
             result[row] = False
     for kept_away in repelled(classes, nodes):
         for row, mask in kept_away.items():
             result[row] &= ~mask
     return result
+
+
+def _not_planned(pod_class: PodClass) -> bool:
+    return bool(pod_class.unplanned) and not pod_class.daemon
+
+
+def _resources_known(pod_class: PodClass, nodes: NodeColumns) -> bool:
+    return all(amount <= 0 or name in nodes.resources for name, amount in pod_class.request.items())
 
 
 def room(request: Ints, nodes: NodeColumns) -> Bools:
@@ -202,6 +211,8 @@ def refusals(pod_class: PodClass, nodes: NodeColumns, index: int) -> tuple[Refus
         refused.append(Refusal(reason="node(s) didn't satisfy existing pods anti-affinity rules"))
     if 0 in own and own[0][index]:
         refused.append(Refusal(reason="node(s) didn't match pod anti-affinity rules"))
+    if _not_planned(pod_class):
+        refused.append(Refusal(reason="the pod uses a rule that is not planned for", detail=pod_class.unplanned))
     return tuple(refused)
 
 

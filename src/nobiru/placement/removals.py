@@ -103,7 +103,7 @@ class _Removals:
         self.most: dict[int, int] = {}  # shape -> no more pods than this fit anywhere
         self.here: dict[tuple[int, int], int] = {}  # (row, place) -> pods put there, of rows that want to be alone
         self.took: set[int] = set()  # places
-        self.rank = _ranks(request, free)
+        self.rank = _ranks(request, free, [masks[shape].tobytes() for shape in self.shape_of])
         self.log: list[tuple[int, int, int]] = []  # (row, place, pods) of the attempt that runs
 
     def attempt(self, candidate: Candidate) -> Removal:
@@ -234,11 +234,16 @@ def _shapes(request: Ints, fits: Bools, alone: Bools) -> tuple[list[int], Bools]
     return shapes, fits[first_rows]
 
 
-def _ranks(request: Ints, free: Ints) -> list[int]:
-    """The order in which the classes of one node are moved: the biggest share of the roomiest node first."""
+def _ranks(request: Ints, free: Ints, masks: Sequence[bytes]) -> list[int]:
+    """The order in which the classes of one node are moved: the biggest share of the roomiest node first.
+
+    Equal shares go by what is asked and where it fits, so that the order of rows does not matter.
+    """
     largest = np.maximum(free.max(axis=1, initial=1), 1)
-    share = (request / largest).max(axis=1, initial=0.0)
-    rank = np.empty(len(request), dtype=np.int64)
-    rank[np.lexsort((np.arange(len(request)), -share))] = np.arange(len(request))
-    ranks: list[int] = rank.tolist()
+    share: list[float] = (request / largest).max(axis=1, initial=0.0).tolist()
+    asks: list[list[int]] = request.tolist()
+    rows = sorted(range(len(request)), key=lambda row: (-share[row], asks[row], masks[row]))
+    ranks = [0] * len(rows)
+    for rank, row in enumerate(rows):
+        ranks[row] = rank
     return ranks

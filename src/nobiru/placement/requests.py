@@ -31,9 +31,9 @@ def effective_request(spec: PodSpec) -> tuple[Amounts, str]:
     sidecars: Amounts = {}
     at_least: Amounts = {}
     for container in spec.containers or ():
-        _add(total, reader.container(container, "containers"))
+        _add(total, reader.container(container, "spec.containers"))
     for container in spec.init_containers or ():
-        amounts = reader.container(container, "initContainers")
+        amounts = reader.container(container, "spec.initContainers")
         if container.restart_policy == "Always":
             _add(total, amounts)
             _add(sidecars, amounts)
@@ -43,9 +43,9 @@ def effective_request(spec: PodSpec) -> tuple[Amounts, str]:
             _add(beside, amounts)
             _raise_to(at_least, beside)
     _raise_to(total, at_least)
-    pod_level = reader.amounts(spec.resources.requests if spec.resources else None, "resources.requests")
+    pod_level = reader.amounts(spec.resources.requests if spec.resources else None, "spec.resources.requests")
     total.update({name: amount for name, amount in pod_level.items() if _is_pod_level(name)})
-    _add(total, reader.amounts(spec.overhead, "overhead"))
+    _add(total, reader.amounts(spec.overhead, "spec.overhead"))
     total["pods"] = 1
     return total, reader.problem
 
@@ -81,7 +81,7 @@ class _Reader:
             try:
                 amounts[name] = resource_amount(name, text)
             except QuantityError as error:
-                self.problem = self.problem or f"spec.{field}.{name}: {error}"
+                self.problem = self.problem or f"{field}.{name}: {error}"
         return amounts
 
 
