@@ -1,0 +1,185 @@
+"""The local copy of one resource kind: listed, then followed by watching, for ever.
+
+`Cache` holds, `follow` does the talking.  An expired revision lists again, and objects that vanished meanwhile are told as deleted;
+a lost line resumes; a silent server is left.  A kind that is refused or not served is `denied`: a fact, tried again slowly.
+Invariant: listeners see every change exactly once, in order, between two awaits.
+"""
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable, Iterator
+from typing import Generic, Never, TypeVar
+
+from msgspec import Struct
+
+from nobiru.kernel.clock import Clock
+from nobiru.kernel.errors import KubeDenied, KubeError, KubeNotFound, RevisionExpired
+from nobiru.kernel.objects import Key, KubeObject
+from nobiru.kube.client import Client, Resource
+from nobiru.kube.watch import Bookmark, Delete, EventDecoder, Upsert
+from nobiru.sinks.log import Log
+
+T = TypeVar("T", bound=KubeObject)
+log = Log("cache")
+
+# The server ends a watch after a time that we choose; spread out, so that not all kinds come back at once (client-go: 5 to 10 min).
+WATCH_S_MIN, WATCH_S_MAX = 300, 600
+# API servers send a bookmark about once a minute: silence beyond that is a dead line.
+SILENCE_S_MAX = 75.0
+BACKOFF_S_FIRST, BACKOFF_S_MAX = 0.2, 10.0
+DENIED_S = 60.0  # a refused kind is tried again after this long: somebody may have granted it
+GC_ITEMS_MIN = 5_000  # below this many items collecting garbage during a list costs nothing
+
+
+class Follow(Struct, frozen=True, kw_only=True):
+    """How to follow: limits of time, and the seed of every jitter."""
+
+    seed: int = 0
+    silence_s_max: float = SILENCE_S_MAX
+    watch_s: tuple[int, int] = (WATCH_S_MIN, WATCH_S_MAX)
+    backoff_s: tuple[float, float] = (BACKOFF_S_FIRST, BACKOFF_S_MAX)
+    denied_s: float = DENIED_S
+    namespace: str = ""
+    fields: str = ""
+
+
+def _same(item: T) -> T:
+    return item
+
+
+class Cache(Generic[T]):
+    """The copy."""
+
+    def __init__(self, resource: Resource, type_: type[T], admit: Callable[[T], T] = _same) -> None:
+        """`admit` turns each decoded object into what is kept: it may share equal parts to save memory."""
+        self.resource = resource
+        self.type = type_
+        self._admit = admit
+        self._items: dict[Key, T] = {}
+        self._upserted: list[Callable[[T | None, T], None]] = []
+        self._deleted: list[Callable[[T], None]] = []
+        self.revision = ""  # opaque; "" means "list first"
+        self.synced = asyncio.Event()
+        self.denied = ""  # the server's words, where it refuses the kind
+        self.fresh_ms = 0  # by the monotonic clock: when the server was last heard
+
+    def listen(self, upserted: Callable[[T | None, T], None], deleted: Callable[[T], None]) -> None:
+        """Have every change told: (object before or None, object now), and the object that went."""
+        self._upserted.append(upserted)
+        self._deleted.append(deleted)
+
+    def get(self, key: Key) -> T | None:
+        return self._items.get(key)
+
+    def values(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def freeze(self) -> tuple[T, ...]:
+        """All objects by key."""
+        return tuple(self._items[key] for key in sorted(self._items))
+
+    def upsert(self, item: T) -> None:
+        """Take an object in."""
+        kept = self._admit(item)
+        key = (kept.metadata.namespace, kept.metadata.name)
+        before = self._items.get(key)
+        self._items[key] = kept
+        for tell in self._upserted:
+            tell(before, kept)
+
+    def remove(self, key: Key) -> None:
+        """Let an object go; an unknown one went already."""
+        before = self._items.pop(key, None)
+        if before is not None:
+            for tell in self._deleted:
+                tell(before)
+
+    def replaced(self, seen: set[Key], revision: str) -> None:
+        """A list ended: what it did not show is gone."""
+        for key in [key for key in self._items if key not in seen]:
+            self.remove(key)
+        self.revision = revision
+        self.denied = ""
+        self.synced.set()
+
+
+async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> Never:
+    """Keep the cache current until cancelled."""
+    chance = random.Random(how.seed)
+    wait_s = how.backoff_s[0]
+    while True:
+        try:
+            if not cache.revision:
+                await _list(cache, client, clock, how)
+            heard = await _watch(cache, client, clock, how, chance)
+            wait_s = how.backoff_s[0]
+            if heard:
+                continue  # a clean end after events: resume at once
+        except RevisionExpired:
+            cache.revision = ""
+        except (KubeDenied, KubeNotFound) as error:
+            if not cache.denied:
+                log.warning("kind cannot be read", kind=cache.resource.plural, error=str(error))
+            cache.denied = str(error)
+            cache.revision = ""
+            cache.synced.set()
+            await asyncio.sleep(how.denied_s * (1 + chance.random() / 10))
+            continue
+        except KubeError as error:
+            log.warning("watch lost", kind=cache.resource.plural, error=str(error), again_in_s=round(wait_s, 1))
+        await asyncio.sleep(wait_s * (0.5 + chance.random()))
+        wait_s = min(wait_s * 2, how.backoff_s[1])
+
+
+async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> None:
+    seen: set[Key] = set()
+    revision = ""
+    collecting = gc.isenabled()
+    try:
+        async for page in client.pages(cache.resource, cache.type, how.namespace, fields=how.fields):
+            gc.disable()  # a full collection in the middle of a large list stops the loop for half a second
+            for item in page.items:
+                cache.upsert(item)
+                seen.add((item.metadata.namespace, item.metadata.name))
+            revision = page.metadata.resource_version
+            cache.fresh_ms = clock.monotonic_ms()
+    finally:
+        if collecting:
+            gc.enable()
+    cache.replaced(seen, revision)
+    if len(seen) >= GC_ITEMS_MIN:
+        gc.collect()
+        gc.freeze()  # what stays for ever is not looked at again
+
+
+async def _watch(cache: Cache[T], client: Client, clock: Clock, how: Follow, chance: random.Random) -> bool:
+    """Follow until the server ends the watch; returns whether it sent anything.  Raises KubeError."""
+    decoder = EventDecoder(cache.type)
+    timeout_s = chance.randint(*how.watch_s)
+    heard = False
+    async with client.watch(
+        cache.resource,
+        how.namespace,
+        since=cache.revision,
+        timeout_s=timeout_s,
+        silence_s=how.silence_s_max,
+        fields=how.fields,
+    ) as chunks:
+        cache.fresh_ms = clock.monotonic_ms()
+        async for chunk in chunks:
+            for event in decoder.feed(chunk):
+                match event:
+                    case Upsert(item=item, revision=revision):
+                        cache.upsert(item)
+                    case Delete(item=item, revision=revision):
+                        cache.remove((item.metadata.namespace, item.metadata.name))
+                    case Bookmark(revision=revision):
+                        pass
+                cache.revision = revision
+            cache.fresh_ms = clock.monotonic_ms()
+            heard = True
+    return heard
