@@ -16,7 +16,7 @@ _LOOP_BUCKETS = tuple(0.1 * 1.07**step for step in range(150))
 _AWS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 NO_GPU = {"gpu_resource_name": "", "gpu_name": "", "dra_drivers": ""}
 
-prometheus_client.disable_created_metrics()
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class NodesMetrics:
@@ -54,11 +54,11 @@ class NodesMetrics:
         self.failed_up = counter("failed_scale_ups_total", "Scale-ups that failed", "reason", *NO_GPU)
         self.scaled_down = counter("scaled_down_nodes_total", "Nodes removed", "reason", *NO_GPU)
         self.evicted = counter("evicted_pods_total", "Evictions", "eviction_result")
-        # A counter despite its name; prometheus-client would append _total, so it is kept as a gauge that only grows.
+        # Counters by meaning whose names do not end in _total, which prometheus-client insists on: gauges that only grow.
         self.old_unregistered = gauge(
             "old_unregistered_nodes_removed_count", "Machines without a node that were removed"
         )
-        self.skipped = counter("skipped_scale_events_count", "Scaling skipped for a limit", "direction", "reason")
+        self.skipped = gauge("skipped_scale_events_count", "Scaling skipped for a limit", "direction", "reason")
         self.duration = Histogram(
             PREFIX + "function_duration_seconds",
             "Time taken by the parts of a loop",

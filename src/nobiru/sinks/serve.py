@@ -84,10 +84,10 @@ async def serving(app: web.Application, address: str) -> AsyncIterator[int]:
     await runner.setup()
     site = web.TCPSite(runner, host, port)
     try:
-        await site.start()
-        sockets = getattr(site._server, "sockets", None) or ()
-        yield sockets[0].getsockname()[1] if sockets else port
-    except OSError as error:
-        raise ConfigError(f"--address: {address} cannot be listened on: {error.strerror or error}") from error
+        try:
+            await site.start()
+        except OSError as error:
+            raise ConfigError(f"--address: {address} cannot be listened on: {error.strerror or error}") from error
+        yield runner.addresses[0][1] if runner.addresses else port
     finally:
         await runner.cleanup()
