@@ -147,6 +147,7 @@ class Starter:
         self.actions.append(self._action(node))
         kind: RemovalKind = "unready" if node.unready else "empty" if node.load.empty else "underutilized"
         self.notes[node.fact.name] = RemovalNote(begun_ms=self.snap.now_ms, kind=kind)
+        self.wakes.append(self.snap.now_ms + self.config.drain.node_delete_delay_after_taint_ms)
 
     def _limit(self, node: Unneeded) -> Why | None:
         """Which limit holds the node back, if one does."""
