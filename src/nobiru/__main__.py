@@ -1,0 +1,5 @@
+"""`python -m nobiru` is `nobiru`."""
+
+from nobiru.cli.main import main
+
+main()
