@@ -47,7 +47,7 @@ class Shim:
 
     def __init__(self, *, seed: str, timing: Timing) -> None:
         self._counts: Counter[str] = Counter()
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
         self._seed = seed
         self._timing = timing
         self._regions: dict[str, Region] = {}
@@ -55,19 +55,18 @@ class Shim:
 
     def region(self, name: str) -> Region:
         """The region of that name."""
-        region = self._regions.get(name)
-        if region is None:
-            fresh = Region(
-                name, seed=self._seed, timing=self._timing, catalogue=lambda: catalogue(name),
-                subnet_zones=lambda ids: subnet_zones(name, ids),
-            )  # fmt: skip
-            region = self._regions.setdefault(name, fresh)
-            self._mirrors.setdefault(name, Mirror(region, ec2(name)))
-        return region
+        with self._lock:
+            if name not in self._regions:
+                self._regions[name] = Region(
+                    name, seed=self._seed, timing=self._timing, catalogue=lambda: catalogue(name),
+                    subnet_zones=lambda ids: subnet_zones(name, ids),
+                )  # fmt: skip
+                self._mirrors[name] = Mirror(self._regions[name], ec2(name))
+            return self._regions[name]
 
     def counts(self) -> dict[str, int]:
         """How often each action was called, whatever came of it."""
-        with self._counting:
+        with self._lock:
             return dict(self._counts)
 
     def perform(self, region: Region, action: str, params: Params, who: str) -> Answer:
@@ -121,7 +120,7 @@ class Shim:
 
         def checked(response: BaseResponse, resource: str = "*") -> None:
             action = response._get_action()
-            with shim._counting:
+            with shim._lock:
                 shim._counts[f"{response.service_name}:{action}"] += 1
             authorize(response, resource)
             if response.service_name in ("autoscaling", "ec2"):
@@ -151,7 +150,7 @@ class Shim:
                 raise Struck(problem)
             response.reply_is_lost = fault.kind == "lost_reply"  # type: ignore[attr-defined]
         if service == "ec2" and "Instance" in action and "InstanceType" not in action:
-            self._mirrors[region.name].follow()
+            self._mirrors[region.name].follow(params.get("InstanceIds") or ())
 
 
 def replace(owner: type, name: str, method: Callable[..., object]) -> None:

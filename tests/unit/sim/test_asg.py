@@ -296,6 +296,7 @@ def test_what_is_launched(
     messages = [a.message for a in state.groups["g"].activities.values() if a.status == "Failed"]
     assert len(messages) == (0 if want_types else 1)
     assert all("does not exist. Launching EC2 instance failed." in message for message in messages)
+    assert sum(request.count for request in state.groups["g"].requests) == 4 - len(want_types)
 
 
 def test_a_mixed_group_names_the_api_code() -> None:
@@ -354,17 +355,18 @@ def test_desired_lowered_before_the_launch_cancels_it() -> None:
 @pytest.mark.parametrize(
     ("name", "kept", "lowered_to", "want_zones"),
     [
-        ("the most populated zone first", (), 3, {"1a": 2, "1c": 1}),
+        ("the most populated zone first", (), 4, {"1a": 2, "1c": 2}),
         ("then evenly", (), 2, {"1a": 1, "1c": 1}),
         ("a protected zone is passed over", ("1a",), 4, {"1a": 4}),
-        ("protected ones stay although desired is lower", ("1a", "1c"), 2, {"1a": 4, "1c": 1}),
+        ("protected ones stay although desired is lower", ("1a", "1c"), 2, {"1a": 4, "1c": 2}),
     ],
 )
 def test_victims_by_zone(name: str, kept: tuple[str, ...], lowered_to: int, want_zones: dict[str, int]) -> None:
     """Rule: the group takes from the zone with most instances, unless protected; desired capacity is lowered anyway."""
     state = world(group(zones=("1a",), desired=4))
     state, _ = asg.update_group(state, "g", asg.GroupChange(zones=("1a", "1c")), now_ms=state.now_ms, who="admin")
-    state = wanted(state, 5)
+    state = wanted(state, 6)
+    assert zones(state) == {"1a": 4, "1c": 2}
     ids = [i.id for i in instances(state) if i.zone in kept]
     state, _ = asg.protect(state, "g", ids, protected=True, now_ms=state.now_ms, who="admin")
     state = wanted(state, lowered_to)
