@@ -62,6 +62,7 @@ class Cache(Generic[T]):
         self.revision = ""  # opaque; "" means "list first"
         self.synced = asyncio.Event()
         self.denied = ""  # the server's words, where it refuses the kind
+        self.skipped = 0  # objects that could not be read: with any, what is not here may be there
         self.fresh_ms = 0  # by the monotonic clock: when the server was last heard
 
     def listen(self, upserted: Callable[[T | None, T], None], deleted: Callable[[T], None]) -> None:
@@ -135,25 +136,46 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
         wait_s = min(wait_s * 2, how.backoff_s[1])
 
 
+class _Listing:
+    """No garbage collection while any cache lists: a full one in the middle stops the loop for half a second.
+
+    Caches list at the same time, so the last one to end turns it on again.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._collecting = True
+
+    def __enter__(self) -> None:
+        if self._count == 0:
+            self._collecting = gc.isenabled()
+            gc.disable()
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if self._count == 0 and self._collecting:
+            gc.enable()
+
+
+_listing = _Listing()
+
+
 async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> None:
     seen: set[Key] = set()
-    revision = ""
-    collecting = gc.isenabled()
-    try:
+    revision, skipped = "", 0
+    with _listing:
         async for page in client.pages(cache.resource, cache.type, how.namespace, fields=how.fields):
-            gc.disable()  # a full collection in the middle of a large list stops the loop for half a second
             for item in page.items:
                 cache.upsert(item)
                 seen.add((item.metadata.namespace, item.metadata.name))
             revision = page.metadata.resource_version
+            skipped += page.skipped
             cache.fresh_ms = clock.monotonic_ms()
-    finally:
-        if collecting:
-            gc.enable()
+        if len(seen) >= GC_ITEMS_MIN:
+            gc.freeze()  # what stays for ever is not looked at again
+    cache.skipped = skipped
     cache.replaced(seen, revision)
-    if len(seen) >= GC_ITEMS_MIN:
-        gc.collect()
-        gc.freeze()  # what stays for ever is not looked at again
 
 
 async def _watch(cache: Cache[T], client: Client, clock: Clock, how: Follow, chance: random.Random) -> bool:

@@ -23,7 +23,8 @@ from nobiru.kernel.errors import (
     KubeUnavailable,
     RevisionExpired,
 )
-from nobiru.kernel.objects import Key
+from nobiru.kernel.objects import Key, KubeObject
+from nobiru.sinks.log import Log
 
 CALL_S_MAX = 5.0
 LIST_S_MAX = 60.0
@@ -35,6 +36,7 @@ PATCH_TYPES = {
     "json": "application/json-patch+json",
 }
 T = TypeVar("T")
+log = Log("kube")
 
 
 class Resource(Struct, frozen=True):
@@ -95,6 +97,14 @@ class Page(Struct, Generic[T], frozen=True):
 
     metadata: ListMeta
     items: tuple[T, ...] = ()
+    skipped: int = 0  # objects that cannot be read; each costs only itself
+
+
+class _Wire(Struct, Generic[T], frozen=True):
+    """A page as the server sends it: Go writes an empty list as null where nobody made it."""
+
+    metadata: ListMeta
+    items: tuple[T, ...] | None = None
 
 
 class _Status(Struct, frozen=True):
@@ -154,7 +164,7 @@ class Client:
                 query |= {"continue": token}
                 query.pop("resourceVersion", None)
             body = await self.request("GET", resource.path(namespace), query=query, timeout_s=LIST_S_MAX)
-            page: Page[T] = self._decode(body, Page[type_])  # type: ignore[valid-type]
+            page = self._page(body, type_)
             yield page
             token = page.metadata.continue_
             if not token:
@@ -216,8 +226,19 @@ class Client:
             await self.request("POST", PODS.path(*pod) + "/eviction", body=body)
         except KubeNotFound:
             return
-        except KubeConflict:
-            return  # another pod of the same name is there now: ours is gone
+        except (KubeConflict, KubeUnavailable):
+            # Given the uid of a pod that is gone, servers try for longer than we wait (1.36: measured beyond 5 s)
+            # and then say conflict, as they do in other cases: who has the name now tells them apart.
+            if not uid or await self._is_there(pod, uid):
+                raise
+
+    async def _is_there(self, pod: Key, uid: str) -> bool:
+        """Whether the name still belongs to this very pod.  Raises KubeError."""
+        try:
+            found = await self.get(PODS, *pod, KubeObject)
+        except KubeNotFound:
+            return False
+        return found.metadata.uid == uid
 
     # Questions
 
@@ -296,6 +317,21 @@ class Client:
             raise KubeUnavailable(f"WATCH {path}: the server said nothing for {silence_s:g} s") from error
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             raise KubeUnavailable(f"WATCH {path}: {_cause(error)}") from error
+
+    def _page(self, body: bytes, type_: type[T]) -> Page[T]:
+        try:
+            whole: _Wire[T] = self._decode(body, _Wire[type_])  # type: ignore[valid-type]
+            return Page(metadata=whole.metadata, items=whole.items or ())
+        except KubeUnavailable:
+            parts = self._decode(body, _Wire[msgspec.Raw])
+        items: list[T] = []
+        for raw in parts.items or ():
+            try:
+                items.append(self._decode(bytes(raw), type_))
+            except KubeUnavailable as error:
+                name = self._decode(bytes(raw), dict).get("metadata", {}).get("name", "")
+                log.warning("object cannot be read", type=type_.__name__, name=str(name), error=str(error))
+        return Page(metadata=parts.metadata, items=tuple(items), skipped=len(parts.items or ()) - len(items))
 
     def _decode(self, body: bytes, type_: type[T]) -> T:
         decoder = self._decoders.get(type_)

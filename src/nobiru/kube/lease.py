@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nobiru.kernel.clock import Clock
-from nobiru.kernel.errors import ConfigError, KubeDenied, KubeError, KubeNotFound
+from nobiru.kernel.errors import ConfigError, KubeConflict, KubeDenied, KubeError, KubeNotFound
 from nobiru.kernel.objects import KubeObject, Lease
 from nobiru.kube.client import CONFIGMAPS, ENDPOINTS, LEASES, Client, Resource
 from nobiru.sinks.log import Log
@@ -48,6 +48,17 @@ class LeaseConfig(Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raises ConfigError that names the flag."""
+        if self.kind not in _KINDS:
+            raise ConfigError(f"--leader-elect-resource-lock must be one of {', '.join(_KINDS)}, not {self.kind!r}")
+        for flag, value in (("resource-name", self.name), ("resource-namespace", self.namespace)):
+            if not value:
+                raise ConfigError(f"--leader-elect-{flag} must not be empty")
+        if not self.identity:
+            raise ConfigError("leader election needs an identity, and this machine's host name is empty")
+        if self.lease_duration_ms < 1_000:
+            raise ConfigError("--leader-elect-lease-duration must be at least 1s: the record holds whole seconds")
+        if self.retry_period_ms <= 0:
+            raise ConfigError("--leader-elect-retry-period must be greater than zero")
         if self.lease_duration_ms <= self.renew_deadline_ms:
             raise ConfigError("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline")
         if self.renew_deadline_ms <= JITTER * self.retry_period_ms:
@@ -57,12 +68,11 @@ class LeaseConfig(Struct, frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """One object that holds a record; `found` is the object as last read, None where there is none."""
+    """One object that holds a record; `found` is the whole object as last read, None where there is none."""
 
     resource: Resource
     record: Record | None
-    found: Any
-    revision: str = ""
+    found: dict[str, Any] | None
 
 
 _KINDS: dict[str, tuple[Resource, ...]] = {
@@ -80,16 +90,27 @@ def _now(clock: Clock) -> str:
 
 
 def _micro(text: str | None) -> str | None:
-    return text.replace("Z", ".000000Z") if text and "." not in text else text
+    """The moment as a Lease has it: the API server refuses anything but six digits after the second."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    except ValueError:  # somebody else's record: what cannot be read is not copied
+        return None
+
+
+def _seconds(moment: datetime | None) -> str | None:
+    """The moment as a record has it: whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
 
 
 def record_of_lease(lease: Lease) -> Record:
-    """The record that a Lease object says."""
+    """The record that a Lease object says; its renewals are told apart by their full time."""
     spec = lease.spec
     return Record(
         holder_identity=spec.holder_identity or "",
         lease_duration_seconds=spec.lease_duration_seconds or 0,
-        acquire_time=spec.acquire_time.isoformat() if spec.acquire_time else None,
+        acquire_time=_seconds(spec.acquire_time),
         renew_time=spec.renew_time.isoformat() if spec.renew_time else None,
         leader_transitions=spec.lease_transitions or 0,
     )
@@ -148,6 +169,8 @@ class Elector:
                 if str(error) != said:
                     log.error("the leader lock is refused", error=str(error), lock=self._name())
                     said = str(error)
+            except KubeConflict:
+                pass  # another candidate wrote first: the next look tells who
             except KubeError as error:
                 log.warning("the leader lock cannot be reached", error=str(error))
             await asyncio.sleep(self.config.retry_period_ms / 1000)
@@ -238,35 +261,40 @@ class Elector:
             return ""
 
     async def _read(self, resource: Resource) -> Place:
-        namespace, name = self.config.namespace, self.config.name
         try:
-            if resource is LEASES:
-                lease = await self._client.get(LEASES, namespace, name, Lease)
-                revision = lease.metadata.resource_version
-                return Place(resource=resource, record=record_of_lease(lease), found=lease, revision=revision)
-            found = await self._client.get(resource, namespace, name, KubeObject)
+            found: dict[str, Any] = await self._client.get(resource, self.config.namespace, self.config.name, dict)
         except KubeNotFound:
             return Place(resource=resource, record=None, found=None)
-        text = found.annotations.get(ANNOTATION)
-        return Place(
-            resource=resource,
-            record=record_of_annotation(text) if text else None,
-            found=found,
-            revision=found.metadata.resource_version,
-        )
+        return Place(resource=resource, record=record_in(resource, found), found=found)
 
     async def _write(self, place: Place, record: Record) -> None:
-        """Write the record on the revision that was read.  Raises KubeConflict where somebody was faster, KubeError."""
+        """Write the record on the revision that was read.  Raises KubeConflict where somebody was faster, KubeError.
+
+        Existing objects are replaced, not patched: the roles of Cluster Autoscaler's manifests allow `update` alone.
+        """
         resource, namespace, name = place.resource, self.config.namespace, self.config.name
-        text = msgspec.json.encode(record).decode()
-        meta: dict[str, object] = {"name": name, "namespace": namespace}
-        if resource is LEASES:
-            body: dict[str, object] = {"spec": lease_spec(record)}
-        else:
-            body = {}
-            meta["annotations"] = {ANNOTATION: text}
+        whole = with_record(resource, place.found or {"metadata": {"name": name, "namespace": namespace}}, record)
         if place.found is None:
-            await self._client.create(resource, namespace, {"metadata": meta, **body}, KubeObject)
-            return
-        meta["resourceVersion"] = place.revision
-        await self._client.patch(resource, namespace, name, {"metadata": meta, **body}, KubeObject)
+            await self._client.create(resource, namespace, whole, KubeObject)
+        else:
+            await self._client.update(resource, namespace, name, whole, KubeObject)
+
+
+def record_in(resource: Resource, found: dict[str, Any]) -> Record | None:
+    """The record that an object holds; None where it holds none, nobody's where it cannot be read."""
+    try:
+        if resource.plural == LEASES.plural:
+            return record_of_lease(msgspec.convert(found, Lease))
+        text = msgspec.convert(found, KubeObject).annotations.get(ANNOTATION)
+    except msgspec.ValidationError:
+        return Record()
+    return record_of_annotation(text) if text else None
+
+
+def with_record(resource: Resource, found: dict[str, Any], record: Record) -> dict[str, Any]:
+    """The object with this record in it and all else as it was."""
+    if resource.plural == LEASES.plural:
+        return {**found, "spec": {**(found.get("spec") or {}), **lease_spec(record)}}
+    meta = found["metadata"]
+    annotations = {**(meta.get("annotations") or {}), ANNOTATION: msgspec.json.encode(record).decode()}
+    return {**found, "metadata": {**meta, "annotations": annotations}}
