@@ -126,7 +126,7 @@ class Play(Struct, kw_only=True):
             self._again(pod)
 
     def _again(self, pod: Pod) -> None:
-        """The replacement, on the first node by name that takes it."""
+        """The replacement, on the first node by name that takes it; without one it waits for ever, unseen."""
         books = Books()
         for node in self.world.nodes:
             books.upsert_node(node)
@@ -145,7 +145,6 @@ class Play(Struct, kw_only=True):
                 other = replace(pod, metadata=meta, spec=replace(pod.spec, node_name=node.name))
                 self.world = replace(self.world, pods=(*self.world.pods, other))
                 return
-        raise AssertionError(f"{pod.name} has no place: the plan promised one")
 
     def _charge(self, pod: Pod) -> None:
         """One disruption less until the replacement runs; a budget that has none left refuses."""
@@ -171,9 +170,10 @@ class Play(Struct, kw_only=True):
         self.world = replace(self.world, budgets=budgets)
 
     def _give_back(self, name: str) -> None:
-        pod = next(each for each in self.world.pods if each.name == f"{name}-again")
-        for budget in self._budgets_of(pod):
-            self._change_budget(budget.name, +1)
+        for pod in self.world.pods:
+            if pod.name == f"{name}-again":
+                for budget in self._budgets_of(pod):
+                    self._change_budget(budget.name, +1)
 
     def _terminate(self, name: str) -> None:
         """The machine, its node and the pods on it are gone, desired capacity is one lower."""

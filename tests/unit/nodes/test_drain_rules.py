@@ -8,7 +8,7 @@ from nobiru.kernel.reason import BlockingPodReason
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Controller, Rights
 from nobiru.nodes.plan.disruption import Allowance, Budgets, match_budgets
-from nobiru.nodes.plan.drain_rules import RULES, judge_classes, verdict_of
+from nobiru.nodes.plan.drain_rules import RULES, judge_class, subject_of, verdict_of
 from nobiru.nodes.plan.loads import Load, Loads
 from nobiru.placement.classes import MIRROR_ANNOTATION
 from tests.unit.nodes.builders_down import (
@@ -283,7 +283,7 @@ def test_verdict(case: Case) -> None:
     budgets = match_budgets(snap.budgets, snap.cluster.classes)
     entry = snap.cluster.pods[0][0]
 
-    of_class = judge_classes(snap, budgets, case.config, [entry.pod_class.index])[entry.pod_class.index]
+    of_class = judge_class(subject_of(snap, budgets, case.config, entry.pod_class.index))
     got = verdict_of(entry, of_class, NOW_MS)
 
     assert (got.reason.name if got.kind == "block" and got.reason else got.kind) == case.want
