@@ -108,10 +108,10 @@ def failed(ago_s: float, message: str = "We currently do not have sufficient m5.
 
 def world(groups: Sequence[NodeGroup], pods: Sequence[Pod], nodes: Sequence[Node] = (), **more: object) -> Snapshot:
     books = Books()
-    for each in nodes:
-        books.upsert_node(each)
-    for each in pods:
-        books.upsert_pod(each)
+    for node in nodes:
+        books.upsert_node(node)
+    for pod in pods:
+        books.upsert_pod(pod)
     ordered = tuple(sorted(groups, key=lambda each: each.name))
     return Snapshot(now_ms=NOW_MS, cluster=books.freeze(), groups=ordered, identity="me", **more)  # type: ignore[arg-type]
 
