@@ -207,9 +207,13 @@ class Books:
         self._newly.clear()
         return self._last
 
+    def forget_unused(self) -> None:
+        """Forget classes that no pod has and that nobody asked for lately; `freeze` does it when there are many."""
+        self.classes.retire(self._pods_of.keys())
+
     def _made(self) -> Cluster:
         if self.classes.live > 2 * len(self._pods_of) + _SPARE_CLASSES:
-            self.classes.retire(self._pods_of.keys())  # every rollout makes new classes, for ever
+            self.forget_unused()  # every rollout makes new classes, for ever
         nodes, request, rows = self._nodes.freeze(self._seats, self.classes, self._asked)
         return Cluster(
             nodes=nodes,

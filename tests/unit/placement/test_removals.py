@@ -114,6 +114,19 @@ def test_at_most_one_per_node() -> None:
     assert outcomes(removals) == ["goes", "blocked"]
 
 
+def test_limits_per_node_are_each_classes_own() -> None:
+    """Two classes that look the same but want to be alone among their own do not stand in each other's way."""
+    (removal,) = plan_removals(
+        ints([1], [1]),
+        bools([0, 1, 1], [0, 1, 1]),
+        ints([9] * 3),
+        [Candidate(node=0, rows=(0, 1), counts=(2, 2))],
+        per_node_max=np.array([1, 1]),
+    )
+
+    assert removal.destinations == ((0, 1, 1), (0, 2, 1), (1, 1, 1), (1, 2, 1))
+
+
 def test_rivals_do_not_meet() -> None:
     """A node that took a pod takes none of its rivals, but after a failure it would."""
     apart = bools([0, 1, 0], [1, 0, 0], [0, 0, 0])
