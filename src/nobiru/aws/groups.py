@@ -1,32 +1,51 @@
 """Auto Scaling Groups: reading them into NodeGroups, raising desired capacity, terminating one instance.
 
-Invariant: desired capacity is never lowered here.  SetDesiredCapacity is absolute, so the group is described again in the same
-thread just before, only a value higher than desired and than what exists or boots is set, once, and it is read back.
+It refuses to know: nodes, pods, plans.
+Invariant: desired capacity is never lowered here.  SetDesiredCapacity is absolute, so the group is described again in the same thread
+just before; only a value higher than desired and than what exists or boots is set, once, and read back.
 One group that cannot be read or converted has its own `problem`; the others go on.
 """
 
-import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
 from msgspec import Struct
 
 from nobiru.aws.allocatable import Family
-from nobiru.aws.discovery import Chosen, TagSpec, by_own_tags, by_specs, tags_of
-from nobiru.aws.instance_types import InstanceType, from_answer, lookup
-from nobiru.aws.session import Aws, is_credential_trouble
-from nobiru.aws.templates import Answer, TemplateRef, find_source, launch_template_ref, make_template
-from nobiru.kernel.cloud import Activity, Instance, NodeGroup
-from nobiru.kernel.errors import CloudDenied, CloudError, CloudRejected
+from nobiru.aws.answers import ActivityAnswer, GroupAnswer, InstanceAnswer, items, read
+from nobiru.aws.discovery import ENABLED, Chosen, TagSpec, by_own_tags, by_specs, owner_names, specs_to_ask
+from nobiru.aws.launch import LaunchReader
+from nobiru.aws.session import Aws, Clients
+from nobiru.aws.templates import Launch, Lookup, node_template, weights_problem
+from nobiru.aws.together import together
+from nobiru.aws.translate import one_line
+from nobiru.kernel.cloud import Activity, GroupName, Instance, NodeGroup
+from nobiru.kernel.errors import CloudError, CloudRejected, CloudUnavailable
 from nobiru.kernel.objects import milliseconds
 from nobiru.kernel.reason import Why
 
-NAMES_PER_CALL = 100  # DescribeAutoScalingGroups takes at most 100 names
-CONFIGURATIONS_PER_CALL = 50
-DENIED_S = 600.0  # a refused action is tried again after this long: somebody may have allowed it
-TEMPLATE_S = 60.0  # launch templates and configurations are read again after this long
-WRITE_S_MAX = 4.5
+if TYPE_CHECKING:  # the stubs are not installed with nobiru
+    from types_boto3_autoscaling.type_defs import FilterTypeDef
+
+NAMES_PER_CALL = 100  # autoscaling:DescribeAutoScalingGroups takes that many names
+INSTANCES_PER_CALL = 50  # autoscaling:DescribeAutoScalingInstances takes that many ids
+ACTIVITIES_MAX = 20  # the newest ones suffice: a failure is among the first
+OWNERS_MS = 300_000  # whose groups have this cluster's nodes is asked again this often at most
+# A write begins only this soon after its check began, so that both end within an Action's 5 s (check 2 s + write 3 s).
+CHECK_S_MAX = 2.0
+# After this long the read-back is left to the next look.
+READ_BACK_S_MAX = 2.5
+ACT_MS_MAX = 4_900
+
+DESCRIBE_GROUPS = "autoscaling:DescribeAutoScalingGroups"
+DESCRIBE_INSTANCES = "autoscaling:DescribeAutoScalingInstances"
+DESCRIBE_ACTIVITIES = "autoscaling:DescribeScalingActivities"
+SET_DESIRED = "autoscaling:SetDesiredCapacity"
+TERMINATE = "autoscaling:TerminateInstanceInAutoScalingGroup"
 
 
 class GroupSpec(Struct, frozen=True, kw_only=True):
@@ -47,309 +66,365 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """What one look at the cloud found.  Order: groups by name."""
+    """What one look at the cloud found.
+
+    `others`: groups that were found and are left alone; `problem`: one line where no group may be used at all;
+    `denied`: IAM actions refused within the last ten minutes.
+    Order:   groups by name.
+    """
 
     groups: tuple[NodeGroup, ...]
-    others: dict[str, Why] = {}
+    others: dict[GroupName, Why] = {}
     problem: str = ""
     denied: frozenset[str] = frozenset()
 
 
-class Groups:
-    """The groups of one region, as `Wanted` names them."""
+class Raised(Struct, frozen=True, kw_only=True):
+    """What became of raising a group's desired capacity.
 
-    def __init__(self, aws: Aws, wanted: Wanted, *, static_types: bool = False) -> None:
-        self._aws, self._wanted = aws, wanted
-        self._static_types = static_types
-        self._denied: dict[str, float] = {}
-        self._types: dict[str, InstanceType | None] = {}
-        self._templates: dict[TemplateRef, tuple[float, Answer]] = {}
-        self._configurations: dict[str, tuple[float, Answer]] = {}
-        self.family: Family = ""
+    `before` and `after` are desired capacity as read just before and after; `why_not` is a line where it was not set.
+    """
 
-    # Reading
-
-    async def describe(self, node_instance_ids: frozenset[str]) -> Description:
-        """All groups that are ours.
-
-        Raises:  CloudError where AWS cannot be asked at all.
-        """
-        return await self._aws.run(lambda: self._describe(node_instance_ids))
-
-    def _describe(self, node_instance_ids: frozenset[str]) -> Description:
-        answers: dict[str, Answer] = {}
-        chosen = Chosen(names=frozenset())
-        explicit = {spec.name: spec for spec in self._wanted.explicit}
-        if self._wanted.discovery or not explicit:
-            everything = self._fetch({})
-            chosen = self._choose(everything, node_instance_ids)
-            answers = {each["AutoScalingGroupName"]: each for each in everything}
-        missing = [name for name in explicit if name not in answers]
-        for start in range(0, len(missing), NAMES_PER_CALL):
-            for each in self._fetch({"AutoScalingGroupNames": missing[start : start + NAMES_PER_CALL]}):
-                answers[each["AutoScalingGroupName"]] = each
-        names = sorted(chosen.names | explicit.keys())
-        ours = [answers[name] for name in names if name in answers]
-        configurations, versions = self._read_configurations(ours), self._read_versions(ours)
-        self._read_types(ours, configurations, versions)
-        groups = [
-            self._convert(name, answers.get(name), explicit.get(name), configurations, versions) for name in names
-        ]
-        return Description(
-            groups=tuple(groups), others=chosen.others, problem=chosen.problem, denied=frozenset(self._refused())
-        )
-
-    def _fetch(self, arguments: dict[str, Any]) -> list[Answer]:
-        client = self._aws.autoscaling
-        return self._aws.pages(
-            "autoscaling:DescribeAutoScalingGroups",
-            client.get_paginator("describe_auto_scaling_groups"),
-            "AutoScalingGroups",
-            **arguments,
-        )
-
-    def _choose(self, everything: Sequence[Answer], node_instance_ids: frozenset[str]) -> Chosen:
-        if self._wanted.discovery:
-            return by_specs(everything, self._wanted.discovery, union=self._wanted.union)
-        return by_own_tags(everything, cluster_name=self._wanted.cluster_name, node_instances=node_instance_ids)
-
-    def _convert(
-        self,
-        name: str,
-        answer: Answer | None,
-        spec: GroupSpec | None,
-        configurations: Mapping[str, Answer],
-        versions: Mapping[TemplateRef, Answer],
-    ) -> NodeGroup:
-        now_ms = int(time.time() * 1000)
-        if answer is None:
-            low, high = (spec.min_size, spec.max_size) if spec else (0, 0)
-            text = f'Auto Scaling Group "{name}" does not exist in {self._aws.region}: correct --nodes or AWS_REGION'
-            return NodeGroup(name=name, min_size=low, max_size=high, desired=0, problem=text, described_ms=now_ms)
-        try:
-            source = find_source(answer, configurations, versions, frozenset(self._refused()))
-            template, problem = make_template(
-                source=source,
-                tags=tags_of(answer),
-                zones=answer.get("AvailabilityZones") or (),
-                region=self._aws.region,
-                lookup=self._type,
-                family=self.family,
-            )
-            return node_group(answer, spec, template, problem, self._activities(answer), now_ms)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            text = f"AWS's answer about the group cannot be understood ({type(error).__name__}: {error})"
-            return NodeGroup(name=name, min_size=0, max_size=0, desired=0, problem=text, described_ms=now_ms)
-
-    # What a group is made of
-
-    def _read_configurations(self, answers: Sequence[Answer]) -> dict[str, Answer]:
-        names = sorted({each["LaunchConfigurationName"] for each in answers if each.get("LaunchConfigurationName")})
-        stale = [name for name in names if self._old(self._configurations.get(name))]
-        client = self._aws.autoscaling
-        for start in range(0, len(stale), CONFIGURATIONS_PER_CALL):
-            part = stale[start : start + CONFIGURATIONS_PER_CALL]
-            found = self._optional(
-                "autoscaling:DescribeLaunchConfigurations",
-                client.describe_launch_configurations,
-                LaunchConfigurationNames=part,
-            )
-            for each in (found or {}).get("LaunchConfigurations", []):
-                self._configurations[each["LaunchConfigurationName"]] = (time.monotonic(), each)
-        return {name: self._configurations[name][1] for name in names if name in self._configurations}
-
-    def _read_versions(self, answers: Sequence[Answer]) -> dict[TemplateRef, Answer]:
-        refs = {ref for each in answers if (ref := launch_template_ref(each))}
-        for ref in sorted(refs, key=lambda each: (each.label, each.version)):
-            if not self._old(self._templates.get(ref)):
-                continue
-            target = {"LaunchTemplateId": ref.id} if ref.id else {"LaunchTemplateName": ref.name}
-            found = self._optional(
-                "ec2:DescribeLaunchTemplateVersions",
-                self._aws.ec2.describe_launch_template_versions,
-                Versions=[ref.version],
-                **target,
-            )
-            for each in (found or {}).get("LaunchTemplateVersions", [])[:1]:
-                self._templates[ref] = (time.monotonic(), each)
-        return {ref: self._templates[ref][1] for ref in refs if ref in self._templates}
-
-    def _read_types(
-        self,
-        answers: Sequence[Answer],
-        configurations: Mapping[str, Answer],
-        versions: Mapping[TemplateRef, Answer],
-    ) -> None:
-        """Ask EC2 for types that the bundled table does not have, where that is allowed."""
-        if self._static_types:
-            return
-        wanted: set[str] = set()
-        for answer in answers:
-            wanted.update(find_source(answer, configurations, versions, frozenset()).types)
-        unknown = sorted(name for name in wanted if name not in self._types and lookup(name) is None)
-        if not unknown:
-            return
-        found = self._optional(
-            "ec2:DescribeInstanceTypes",
-            self._aws.ec2.describe_instance_types,
-            Filters=[{"Name": "instance-type", "Values": unknown[:100]}],
-        )
-        if found is not None:
-            self._types.update(dict.fromkeys(unknown))
-            self._types.update({each["InstanceType"]: from_answer(each) for each in found["InstanceTypes"]})
-
-    def _type(self, name: str) -> InstanceType | None:
-        return lookup(name) or self._types.get(name)
-
-    def _activities(self, answer: Answer) -> tuple[Activity, ...] | None:
-        """The group's newest activities, asked for only while it lacks machines."""
-        if int(answer["DesiredCapacity"]) <= len(answer.get("Instances") or []):
-            return None
-        found = self._optional(
-            "autoscaling:DescribeScalingActivities",
-            self._aws.autoscaling.describe_scaling_activities,
-            AutoScalingGroupName=answer["AutoScalingGroupName"],
-            MaxRecords=20,
-        )
-        return None if found is None else tuple(activity(each) for each in found["Activities"])
-
-    def _old(self, entry: tuple[float, Answer] | None) -> bool:
-        return entry is None or time.monotonic() - entry[0] > TEMPLATE_S
-
-    # Rights
-
-    def _refused(self) -> list[str]:
-        now_s = time.monotonic()
-        return [action for action, since_s in self._denied.items() if now_s - since_s < DENIED_S]
-
-    def _optional(self, action: str, method: Any, **arguments: Any) -> dict[str, Any] | None:
-        """A call that helps but is not needed: None where it is refused or fails now."""
-        if action in self._refused():
-            return None
-        try:
-            answer: dict[str, Any] = self._aws.call(action, method, **arguments)
-        except CloudDenied as error:
-            if is_credential_trouble(error):
-                raise
-            self._denied[action] = time.monotonic()
-            return None
-        except CloudError:
-            return None  # the next look tries again; what was known stays
-        self._denied.pop(action, None)
-        return answer
-
-    # Acting
-
-    async def raise_desired(self, group: str, target: int) -> int:
-        """Raise desired capacity to `target`, never lower it; returns what it is afterwards.
-
-        Raises:  CloudError.
-        """
-        return await self._aws.run(lambda: self._raise(group, target), timeout_s=WRITE_S_MAX)
-
-    def _raise(self, group: str, target: int) -> int:
-        before = self._one(group)
-        desired = int(before["DesiredCapacity"])
-        there = sum(
-            not each["LifecycleState"].startswith(("Terminat", "Detach", "Warmed")) for each in before["Instances"]
-        )
-        wanted = min(target, int(before["MaxSize"]))
-        if wanted <= desired:
-            return desired
-        if wanted < there:
-            raise CloudRejected(
-                f"group {group} has {there} instances: desired capacity {wanted} would end some of them"
-            )
-        self._aws.call(
-            "autoscaling:SetDesiredCapacity",
-            self._aws.autoscaling_write.set_desired_capacity,
-            AutoScalingGroupName=group,
-            DesiredCapacity=wanted,
-            HonorCooldown=False,
-        )
-        try:
-            return max(wanted, int(self._one(group)["DesiredCapacity"]))
-        except CloudError:
-            return wanted  # it was accepted; the next look reads it back
-
-    def _one(self, group: str) -> Answer:
-        answer = self._aws.call(
-            "autoscaling:DescribeAutoScalingGroups",
-            self._aws.autoscaling_write.describe_auto_scaling_groups,
-            AutoScalingGroupNames=[group],
-        )
-        if not answer["AutoScalingGroups"]:
-            raise CloudRejected(f'Auto Scaling Group "{group}" does not exist in {self._aws.region}')
-        found: Answer = answer["AutoScalingGroups"][0]
-        return found
-
-    async def terminate(self, instance_id: str) -> None:
-        """Terminate one instance and lower its group's desired capacity with it.
-
-        Raises:  CloudError.
-        """
-        call = self._aws.autoscaling_write.terminate_instance_in_auto_scaling_group
-        await self._aws.run(
-            lambda: self._aws.call(
-                "autoscaling:TerminateInstanceInAutoScalingGroup",
-                call,
-                InstanceId=instance_id,
-                ShouldDecrementDesiredCapacity=True,
-            ),
-            timeout_s=WRITE_S_MAX,
-        )
+    group: GroupName
+    wanted: int
+    before: int
+    after: int
+    why_not: str = ""
 
 
-def instance(answer: Answer) -> Instance:
-    """One instance of a group."""
-    version = (answer.get("LaunchTemplate") or {}).get("Version", "")
+# Answers as values
+
+
+def instance(answer: InstanceAnswer) -> Instance:
+    """One machine of a group."""
     return Instance(
-        id=answer["InstanceId"],
-        zone=answer.get("AvailabilityZone", ""),
-        lifecycle=answer.get("LifecycleState", ""),
-        healthy=answer.get("HealthStatus", "Healthy").lower() == "healthy",
-        instance_type=answer.get("InstanceType", ""),
-        launch_template_version=version,
-        protected_from_scale_in=bool(answer.get("ProtectedFromScaleIn")),
+        id=answer.instance_id,
+        zone=answer.availability_zone,
+        lifecycle=answer.lifecycle_state,
+        healthy=answer.health_status.lower() == "healthy",  # AWS has been seen with both "Healthy" and "HEALTHY"
+        instance_type=answer.instance_type,
+        launch_template_version=answer.launch_template.version,
+        protected_from_scale_in=answer.protected_from_scale_in,
     )
 
 
-def activity(answer: Answer) -> Activity:
-    """One scaling activity."""
-    started = answer.get("StartTime")
+def activity(answer: ActivityAnswer) -> Activity:
+    """One entry of a group's history."""
     return Activity(
-        id=answer.get("ActivityId", ""),
-        status=answer.get("StatusCode", ""),
-        message=answer.get("StatusMessage", ""),
-        cause=answer.get("Cause", ""),
-        started_ms=milliseconds(started if isinstance(started, datetime) else None),
-        progress=int(answer.get("Progress", 0)),
+        id=answer.activity_id,
+        status=answer.status_code,
+        message=answer.status_message,
+        cause=answer.cause,
+        started_ms=milliseconds(answer.start_time),
+        progress=answer.progress,
     )
 
 
 def node_group(
-    answer: Answer,
+    group: GroupAnswer,
     spec: GroupSpec | None,
-    template: Any,
-    template_problem: str,
+    launch: Launch,
+    lookup: Lookup,
+    *,
+    region: str,
+    family: Family,
     activities: tuple[Activity, ...] | None,
     now_ms: int,
 ) -> NodeGroup:
-    """A group as the plan reads it; limits given on the command line win over the cloud's."""
-    low, high = int(answer["MinSize"]), int(answer["MaxSize"])
+    """A group as the plan reads it; limits given on the command line win over the cloud's, which stay beside them.
+
+    Order:   instances by id, zones by name.
+    """
+    template, template_problem = node_template(group, launch, lookup, region=region, family=family)
+    problem = weights_problem(group)
+    if group.status:
+        problem = f"it is being deleted ({group.status})"
     return NodeGroup(
-        name=answer["AutoScalingGroupName"],
-        min_size=spec.min_size if spec else low,
-        max_size=spec.max_size if spec else high,
-        desired=int(answer["DesiredCapacity"]),
-        cloud_min_size=low,
-        cloud_max_size=high,
-        instances=tuple(sorted((instance(each) for each in answer.get("Instances") or []), key=lambda each: each.id)),
-        zones=tuple(sorted(answer.get("AvailabilityZones") or [])),
-        tags=tags_of(answer),
-        suspended=frozenset(each["ProcessName"] for each in answer.get("SuspendedProcesses") or []),
+        name=group.name,
+        min_size=spec.min_size if spec else group.min_size,
+        max_size=spec.max_size if spec else group.max_size,
+        desired=group.desired_capacity,
+        cloud_min_size=group.min_size,
+        cloud_max_size=group.max_size,
+        instances=tuple(sorted((instance(each) for each in group.instances), key=lambda each: each.id)),
+        zones=tuple(sorted(group.availability_zones)),
+        tags=group.tag_table,
+        suspended=frozenset(each.process_name for each in group.suspended_processes),
         template=template,
         template_problem=template_problem,
+        problem=problem,
         activities=activities,
         described_ms=now_ms,
     )
+
+
+def unusable(name: GroupName, spec: GroupSpec | None, problem: str, now_ms: int) -> NodeGroup:
+    """A group of which nothing but its problem is known."""
+    low, high = (spec.min_size, spec.max_size) if spec else (0, 0)
+    return NodeGroup(name=name, min_size=low, max_size=high, desired=0, problem=problem, described_ms=now_ms)
+
+
+def present(group: GroupAnswer) -> int:
+    """How many of its machines exist or boot: those on their way out and those outside its capacity are not among them."""
+    away = ("Terminat", "Detach", "Standby", "EnteringStandby", "Warmed")
+    return sum(not each.lifecycle_state.startswith(away) for each in group.instances)
+
+
+def raise_to(group: GroupAnswer, wanted: int) -> tuple[int, str]:
+    """(the desired capacity to set, "") or (0, why none may be set)."""
+    desired, there = group.desired_capacity, present(group)
+    target = min(wanted, group.max_size)
+    if wanted <= desired:
+        return 0, f"desired capacity is {desired} already"
+    if target <= desired:
+        return 0, f"desired capacity {desired} is at the Auto Scaling Group's own maximum {group.max_size}: raise that"
+    if target < there:
+        # Setting less than what exists makes the group choose machines to end.
+        return 0, f"{there} machines exist, so desired capacity {target} would end some of them"
+    if "Launch" in {each.process_name for each in group.suspended_processes}:
+        return 0, "its Launch process is suspended: resume it"
+    return target, ""
+
+
+# The edge
+
+
+class Groups:
+    """The groups of one region, as `Wanted` names them.
+
+    `family` says who sets this cluster's nodes up, where that is known (`allocatable.cluster_family`): it sharpens the estimates.
+    """
+
+    def __init__(self, aws: Aws, wanted: Wanted, *, static_types: bool = False) -> None:
+        self._aws, self._wanted = aws, wanted
+        self._specs = specs_to_ask(wanted.discovery, union=wanted.union)
+        self._reader = LaunchReader(aws, static_types=static_types)
+        self._owners: frozenset[str] = frozenset()
+        self._owners_ms: int | None = None
+        self.family: Family = "unknown"
+
+    # Reading
+
+    async def describe(self, node_instance_ids: frozenset[str]) -> Description:
+        """All groups that are ours; `node_instance_ids` are the EC2 instances of this cluster's nodes.
+
+        Raises:  CloudError where AWS cannot be asked at all.
+        """
+        explicit = {spec.name: spec for spec in self._wanted.explicit}
+        named, found = await together([self._named(sorted(explicit)), self._discovered()])
+        understood, broken = _understood([*named, *found])
+        chosen = await self._choose(understood, node_instance_ids)
+        names = sorted(chosen.names | explicit.keys() | broken.keys())
+        ours = [understood[name] for name in names if name in understood]
+        launches = await self._reader.launches(ours)
+        histories = dict(
+            zip([each.name for each in ours], await together([self._history(each) for each in ours]), strict=True)
+        )
+        now_ms = self._aws.clock.now_ms()
+        groups = []
+        for name in names:
+            if name not in understood:
+                text = (
+                    broken.get(name)
+                    or f'Auto Scaling Group "{name}" does not exist in {self._aws.region}: correct --nodes or AWS_REGION'
+                )
+                groups.append(unusable(name, explicit.get(name), text, now_ms))
+                continue
+            groups.append(
+                node_group(
+                    understood[name],
+                    explicit.get(name),
+                    launches[name],
+                    self._reader.type_of,
+                    region=self._aws.region,
+                    family=self.family,
+                    activities=histories[name],
+                    now_ms=now_ms,
+                )
+            )
+        return Description(
+            groups=tuple(groups), others=chosen.others, problem=chosen.problem, denied=self._aws.rights.denied
+        )
+
+    async def _named(self, names: Sequence[str]) -> list[object]:
+        """The answers about groups by name; unknown ones are missing."""
+        parts = [list(names[at : at + NAMES_PER_CALL]) for at in range(0, len(names), NAMES_PER_CALL)]
+        return _joined(await together([self._names_part(part) for part in parts]))
+
+    async def _names_part(self, names: list[str]) -> list[object]:
+        try:
+            return await self._aws.run(lambda clients: self._pages(clients, names, ()))
+        except CloudRejected:
+            if len(names) == 1:
+                return []  # a name that AWS does not even take
+            return _joined(await together([self._names_part([name]) for name in names]))
+
+    async def _discovered(self) -> list[object]:
+        """The answers about groups found by tags."""
+        specs: Sequence[TagSpec] = self._specs
+        if not specs and not self._wanted.explicit:
+            specs = (((ENABLED, None),),)
+        return _joined(await together([self._tags_part(spec) for spec in specs]))
+
+    async def _tags_part(self, spec: TagSpec) -> list[object]:
+        return await self._aws.run(lambda clients: self._pages(clients, [], spec))
+
+    def _pages(self, clients: Clients, names: list[str], spec: TagSpec) -> list[object]:
+        """All pages of one question, by names or by tags; runs in a thread."""
+        filters: list[FilterTypeDef] = [
+            {"Name": "tag-key", "Values": [key]} if value is None else {"Name": f"tag:{key}", "Values": [value]}
+            for key, value in spec
+        ]
+        found: list[object] = []
+        pages = clients.autoscaling.get_paginator("describe_auto_scaling_groups")
+        with self._aws.calling(DESCRIBE_GROUPS):
+            asked = pages.paginate(AutoScalingGroupNames=names) if names else pages.paginate(Filters=filters)
+            for page in asked:
+                found += items(page, "AutoScalingGroups")
+        return found
+
+    async def _choose(self, understood: Mapping[str, GroupAnswer], node_instance_ids: frozenset[str]) -> Chosen:
+        if self._specs:
+            return by_specs(understood.values(), self._specs)
+        if self._wanted.explicit:
+            return Chosen()
+        chosen = self._by_own_tags(understood, node_instance_ids, frozenset())
+        if chosen.undecided and node_instance_ids:
+            chosen = self._by_own_tags(understood, node_instance_ids, await self._owner_names(node_instance_ids))
+        return chosen
+
+    def _by_own_tags(
+        self, understood: Mapping[str, GroupAnswer], node_instance_ids: frozenset[str], owners: frozenset[str]
+    ) -> Chosen:
+        return by_own_tags(
+            understood.values(),
+            cluster_name=self._wanted.cluster_name,
+            node_instances=node_instance_ids,
+            owners=owners,
+        )
+
+    async def _owner_names(self, node_instance_ids: frozenset[str]) -> frozenset[str]:
+        """The clusters that the groups of this cluster's nodes name; empty where that cannot be told."""
+        now_ms = self._aws.clock.monotonic_ms()
+        if self._owners_ms is not None and now_ms - self._owners_ms < OWNERS_MS:
+            return self._owners
+        ids = sorted(node_instance_ids)[:INSTANCES_PER_CALL]
+
+        def ask(clients: Clients) -> list[str]:
+            with self._aws.calling(DESCRIBE_INSTANCES):
+                page = clients.autoscaling.describe_auto_scaling_instances(InstanceIds=ids)
+            return sorted({each["AutoScalingGroupName"] for each in page["AutoScalingInstances"]})
+
+        try:
+            understood, _ = _understood(await self._named(await self._aws.run(ask)))
+        except CloudError:
+            return self._owners
+        self._owners, self._owners_ms = owner_names(understood.values()), now_ms
+        return self._owners
+
+    async def _history(self, group: GroupAnswer) -> tuple[Activity, ...] | None:
+        """The group's newest activities; asked for only while it lacks machines, None where they cannot be had."""
+        if group.desired_capacity <= present(group) or not self._aws.rights.may(DESCRIBE_ACTIVITIES):
+            return None
+
+        def ask(clients: Clients) -> list[object]:
+            with self._aws.calling(DESCRIBE_ACTIVITIES):
+                page = clients.autoscaling.describe_scaling_activities(
+                    AutoScalingGroupName=group.name, MaxRecords=ACTIVITIES_MAX
+                )
+            return items(page, "Activities")
+
+        try:
+            return tuple(activity(read(each, ActivityAnswer)) for each in await self._aws.run(ask))
+        except (CloudError, msgspec.ValidationError):
+            return None  # a stock-out is then inferred from desired above listed
+
+    # Acting
+
+    async def raise_desired(self, group: GroupName, target: int) -> int:
+        """Raise desired capacity to `target`, never lower it; what it is afterwards.
+
+        Raises:  CloudError; CloudRejected says why nothing was set although desired capacity is below the target.
+        """
+        raised = await self.raise_checked(group, target)
+        if raised.why_not and raised.after < target:
+            raise CloudRejected(f"group {group} was not raised to {target}: {raised.why_not}")
+        return raised.after
+
+    async def raise_checked(self, group: GroupName, wanted: int) -> Raised:
+        """Raise desired capacity to `wanted`, or as far as the group's own maximum; what came of it.
+
+        Raises:  CloudError.
+        """
+        return await self._aws.run(lambda clients: self._raise(clients, group, wanted), limit_ms=ACT_MS_MAX)
+
+    def _raise(self, clients: Clients, name: GroupName, wanted: int) -> Raised:
+        """Check, set, read back, in one thread."""
+        began_s = time.monotonic()
+        before = self._one(clients, name)
+        target, why_not = raise_to(before, wanted)
+        desired = before.desired_capacity
+        if why_not:
+            return Raised(group=name, wanted=wanted, before=desired, after=desired, why_not=why_not)
+        if time.monotonic() - began_s > CHECK_S_MAX:
+            raise CloudUnavailable(f"group {name} was not raised: AWS needed more than {CHECK_S_MAX:g} s to show it")
+        with self._aws.calling(SET_DESIRED):
+            clients.writes.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=target, HonorCooldown=False)
+        after = target
+        if time.monotonic() - began_s <= READ_BACK_S_MAX:
+            after = self._read_back(clients, name, target)
+        return Raised(group=name, wanted=wanted, before=desired, after=after)
+
+    def _read_back(self, clients: Clients, name: GroupName, target: int) -> int:
+        """Desired capacity after it was set.  AWS may still show the old one for a moment; then what it accepted holds."""
+        try:
+            return max(target, self._one(clients, name).desired_capacity)
+        except CloudError:
+            return target  # accepted; the next look shows it
+
+    def _one(self, clients: Clients, name: GroupName) -> GroupAnswer:
+        with self._aws.calling(DESCRIBE_GROUPS):
+            page = clients.checks.describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+        understood, broken = _understood(items(page, "AutoScalingGroups"))
+        if name not in understood:
+            text = broken.get(name, f"it does not exist in {self._aws.region}")
+            raise CloudRejected(f'Auto Scaling Group "{name}" cannot be used: {text}')
+        return understood[name]
+
+    async def terminate(self, instance_id: str, *, decrement: bool = True) -> None:
+        """Terminate one instance and, unless it is to be replaced, lower its group's desired capacity with it.
+
+        One that is in no group any more is success: an earlier call whose answer was lost may have done it.
+        Raises:  CloudError.
+        """
+
+        def ask(clients: Clients) -> None:
+            with self._aws.calling(TERMINATE):
+                clients.writes.terminate_instance_in_auto_scaling_group(
+                    InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrement
+                )
+
+        try:
+            await self._aws.run(ask, limit_ms=ACT_MS_MAX)
+        except CloudRejected as error:
+            if "No managed instance found" not in str(error):
+                raise
+
+
+def _understood(answers: Iterable[object]) -> tuple[dict[str, GroupAnswer], dict[str, str]]:
+    """(groups by name, what is wrong with those that are not understood, by name)."""
+    found: dict[str, GroupAnswer] = {}
+    broken: dict[str, str] = {}
+    for answer in answers:
+        try:
+            group = read(answer, GroupAnswer)
+            found[group.name] = group
+        except msgspec.ValidationError as error:
+            name = answer.get("AutoScalingGroupName") if isinstance(answer, Mapping) else None
+            if isinstance(name, str):
+                broken[name] = f"AWS's answer about it is not understood: {one_line(str(error))}"
+    return found, broken
+
+
+def _joined(parts: Iterable[list[object]]) -> list[object]:
+    return [each for part in parts for each in part]

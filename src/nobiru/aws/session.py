@@ -1,211 +1,246 @@
-"""The way to AWS: boto3 in a bounded pool of threads, its errors translated, its credentials and region explained.
+"""The connection to AWS: clients, the only threads of nobiru, time limits, errors of our own tree, and what IAM refuses.
 
-The only place with threads.  Reads are retried by the SDK, writes are tried once.  It refuses to know what the calls are for.
-Invariant: no botocore exception leaves this module, and no secret stands in any message.
+Callers hand a function that works with `Clients` to `Aws.run`; it runs in one of eight threads, and every single call inside it is
+wrapped in `Aws.calling`, which times it and translates what the library raises.
+It refuses to know: groups, templates, plans.  Invariant: reads are retried by the library, writes never; no secret is ever in a message.
 """
 
+from __future__ import annotations
+
 import asyncio
-import functools
 import os
-import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, ParamSpec, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import boto3
-import botocore.exceptions as failures
+import botocore.session
 from botocore.config import Config
 
-from nobiru.kernel.errors import (
-    CloudDenied,
-    CloudError,
-    CloudRejected,
-    CloudThrottled,
-    CloudUnavailable,
-    ConfigError,
-    NoCapacity,
-)
+from nobiru.aws import surroundings
+from nobiru.aws.translate import LIBRARY_ERRORS, credentials_refused, translated
+from nobiru.kernel.clock import Clock
+from nobiru.kernel.errors import CloudDenied, CloudError, CloudUnavailable, ConfigError
 
-THREADS = 8
-CONNECT_S, READ_S = 1.5, 2.0  # one attempt of a write stays within 4 s, inside the lease minus the renew deadline
-READ_ATTEMPTS = 4
-READ_S_MAX = 20.0
+if TYPE_CHECKING:  # the stubs are not installed with nobiru
+    from types_boto3_autoscaling import AutoScalingClient
+    from types_boto3_ec2 import EC2Client
 
-_THROTTLED = frozenset(
-    {
-        "Throttling",
-        "ThrottlingException",
-        "RequestLimitExceeded",
-        "TooManyRequestsException",
-        "RequestThrottled",
-        "SlowDown",
-    }
-)
-_DENIED = frozenset(
-    {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedAccess", "AuthFailure"}
-)
-_CREDENTIALS = frozenset(
-    {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "InvalidClientTokenId", "UnrecognizedClientException"}
-    | {"InvalidAccessKeyId", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationToken"}
-)
-_CAPACITY = frozenset({"InsufficientInstanceCapacity", "InsufficientCapacity", "InstanceLimitExceeded"})
-
-Service = Literal["autoscaling", "ec2", "sts"]
-Observe = Callable[[str, str, float], None]  # (endpoint, status, seconds)
-P = ParamSpec("P")
 T = TypeVar("T")
 
+THREADS = 8  # decision 0001
+# An Action lasts 5 s at most (DESIGN section 3): a check, then a write, both once only.
+CHECK_CONNECT_S_MAX, CHECK_READ_S_MAX = 1.0, 1.0
+WRITE_CONNECT_S_MAX, WRITE_READ_S_MAX = 1.0, 2.0
+READ_CONNECT_S_MAX, READ_READ_S_MAX = 3.0, 10.0
+READ_ATTEMPTS = 3  # the AWS SDKs' standard mode
+READ_MS_MAX = 20_000
+# A refused action is asked for again this often: rights may be given at any time.
+DENIED_PAUSE_MS = 600_000
+# Refused credentials are read anew (a rotated Secret, a renewed file), but not with every call.
+RENEW_PAUSE_S = 10.0
 
-def _ignore(endpoint: str, status: str, seconds: float) -> None:
+
+class Observe(Protocol):
+    """Told of every call, from any thread: for cluster_autoscaler_aws_request_duration_seconds{endpoint,status}."""
+
+    def __call__(self, endpoint: str, status: str, seconds: float) -> None: ...
+
+
+class Rights:
+    """Which IAM actions AWS refused, each until it is due to be tried again."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refused_ms: dict[str, int] = {}
+
+    def refuse(self, action: str) -> None:
+        """AWS refused it just now."""
+        self._refused_ms[action] = self._clock.monotonic_ms()
+
+    def allow(self, action: str) -> None:
+        """AWS did it."""
+        self._refused_ms.pop(action, None)
+
+    def may(self, action: str) -> bool:
+        """Whether it was not refused lately."""
+        refused_ms = self._refused_ms.get(action)
+        return refused_ms is None or self._clock.monotonic_ms() - refused_ms >= DENIED_PAUSE_MS
+
+    @property
+    def denied(self) -> frozenset[str]:
+        """The actions refused within the last ten minutes."""
+        return frozenset(action for action in list(self._refused_ms) if not self.may(action))
+
+
+class Clients:
+    """AWS's clients by what they are used for; made by `Aws`, used inside `Aws.run` only."""
+
+    def __init__(self, session: boto3.session.Session, region: str, bundle: str | None, agent: str) -> None:
+        attempts = _attempts(os.environ)
+        reads = _config(READ_CONNECT_S_MAX, READ_READ_S_MAX, attempts, agent)
+        self._session, self._region, self._bundle, self._reads = session, region, bundle, reads
+        self.autoscaling: AutoScalingClient = session.client(
+            "autoscaling", region_name=region, verify=bundle, config=reads
+        )
+        self.checks: AutoScalingClient = session.client(
+            "autoscaling",
+            region_name=region,
+            verify=bundle,
+            config=_config(CHECK_CONNECT_S_MAX, CHECK_READ_S_MAX, 1, agent),
+        )
+        self.writes: AutoScalingClient = session.client(
+            "autoscaling",
+            region_name=region,
+            verify=bundle,
+            config=_config(WRITE_CONNECT_S_MAX, WRITE_READ_S_MAX, 1, agent),
+        )
+        self._ec2: EC2Client | None = None
+
+    @property
+    def ec2(self) -> EC2Client:
+        """EC2, made on first use: a walk-through without any ec2 right never loads its model."""
+        if self._ec2 is None:
+            self._ec2 = self._session.client("ec2", region_name=self._region, verify=self._bundle, config=self._reads)
+        return self._ec2
+
+
+def _config(connect_s: float, read_s: float, attempts: int, agent: str) -> Config:
+    return Config(
+        connect_timeout=connect_s,
+        read_timeout=read_s,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        max_pool_connections=THREADS,
+        user_agent_extra=agent,
+    )
+
+
+def _attempts(env: Mapping[str, str]) -> int:
+    """How often a read is tried: AWS_MAX_ATTEMPTS, or the standard."""
+    text = env.get("AWS_MAX_ATTEMPTS", "")
+    return int(text) if text.isdecimal() and 1 <= int(text) <= 20 else READ_ATTEMPTS
+
+
+class MachineClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+def _unobserved(endpoint: str, status: str, seconds: float) -> None:
     """Nobody measures."""
 
 
 class Aws:
-    """Clients of one region, and the pool that runs them."""
+    """AWS, as the account and region that the environment says.
 
-    def __init__(self, *, region: str = "", observe: Observe = _ignore) -> None:
-        """Raises ConfigError where the environment names no region or a profile that does not exist."""
-        self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="aws")
+    Making one finds region, CA bundle and credentials by the standard chain, which may ask the instance's metadata service (up to
+    three seconds where it does not answer); AWS itself is not called.
+    Raises:  ConfigError, CloudDenied, CloudUnavailable: one line that says what to do.
+    """
+
+    def __init__(
+        self, *, observe: Observe = _unobserved, clock: Clock | None = None, region: str = "", agent: str = "nobiru"
+    ) -> None:
+        env = dict(os.environ)
+        self.clock: Clock = clock or MachineClock()
+        self.rights = Rights(self.clock)
+        self._agent = agent
         self._observe = observe
-        try:
-            self._session = boto3.session.Session(region_name=region or None)
-            self.region = region or find_region(self._session)
-            verify = ca_bundle()
-            reads = Config(
-                max_pool_connections=THREADS,
-                connect_timeout=CONNECT_S,
-                read_timeout=10,
-                retries={"mode": "standard", "max_attempts": READ_ATTEMPTS},
-                user_agent_extra="nobiru",
-            )
-            writes = reads.merge(Config(read_timeout=READ_S, retries={"mode": "standard", "max_attempts": 1}))
-            make = functools.partial(self._session.client, region_name=self.region, verify=verify)
-            self.autoscaling: Any = make("autoscaling", config=reads)
-            self.autoscaling_write: Any = make("autoscaling", config=writes)
-            self.ec2: Any = make("ec2", config=reads)
-        except (failures.BotoCoreError, ValueError) as error:
-            raise ConfigError(f"AWS cannot be used: {explain(error)}") from error
+        self._lock = threading.Lock()
+        self._clients: Clients | None = None
+        self._made_s = 0.0
+        with _translating("sts:GetCallerIdentity"):
+            plain = botocore.session.get_session()
+            configured = plain.get_config_variable("ca_bundle")
+            self.region = region or surroundings.region(env, plain.get_config_variable("region"))
+            self._bundle = surroundings.ca_bundle(env, None if env.get("AWS_CA_BUNDLE") else configured)
+            found = boto3.session.Session(region_name=self.region).get_credentials()
+        self.warnings: tuple[str, ...] = self._look(env, found.method if found else None)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
 
-    async def run(self, call: Callable[[], T], *, timeout_s: float = READ_S_MAX) -> T:
-        """Run blocking code that uses the clients in the pool.
+    def _look(self, env: Mapping[str, str], method: str | None) -> tuple[str, ...]:
+        """What is to be said about credentials and CA bundle: refusals as errors, oddities as warnings."""
+        if method is None:
+            raise CloudDenied(surroundings.no_credentials(env))
+        if method == "assume-role-with-web-identity":
+            trouble = surroundings.token_trouble(env)
+            if trouble:
+                raise ConfigError(f"{trouble}; mount the service account token there, or unset the variable")
+        ignored = surroundings.credentials_trouble(env)
+        other = f"{ignored}; credentials of another source are used ({method})" if ignored else ""
+        return tuple(filter(None, (self._bundle.warning, other)))
 
-        Raises:  CloudError; CloudUnavailable after `timeout_s` (the thread's own time limits end it soon after).
+    async def run(self, work: Callable[[Clients], T], *, limit_ms: int = READ_MS_MAX) -> T:
+        """What `work` returns, run in a thread; waiting for a free thread counts.
+
+        Raises:  CloudError; CloudUnavailable after `limit_ms`, when a call that began may still end.
         """
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(timeout_s):
-                return await loop.run_in_executor(self._pool, call)
-        except TimeoutError as error:
-            raise CloudUnavailable(f"AWS did not answer within {timeout_s:g} s") from error
+            async with asyncio.timeout(limit_ms / 1000):
+                return await loop.run_in_executor(self._pool, self._do, work)
+        except TimeoutError:
+            raise CloudUnavailable(f"AWS did not answer within {limit_ms / 1000:g} s") from None
 
-    def call(self, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
-        """One API call, inside the pool's thread; `action` is its IAM name, "autoscaling:SetDesiredCapacity".
+    def _do(self, work: Callable[[Clients], T]) -> T:
+        try:
+            return work(self._made())
+        except ConfigError as error:  # the environment was sound at the start, and is not any more
+            raise CloudDenied(str(error)) from error
 
-        Raises:  CloudError.
+    def _made(self) -> Clients:
+        """The clients; made anew after credentials were refused."""
+        with self._lock:
+            if self._clients is None:
+                with _translating("sts:GetCallerIdentity"):
+                    session = boto3.session.Session(region_name=self.region)
+                    self._clients = Clients(session, self.region, self._bundle.path, self._agent)
+                self._made_s = time.monotonic()
+            return self._clients
+
+    def _renew(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._made_s >= RENEW_PAUSE_S:
+                self._clients = None
+
+    @contextmanager
+    def calling(self, action: str) -> Iterator[None]:
+        """One call of the IAM action ("autoscaling:SetDesiredCapacity"), timed; its errors become ours.
+
+        Raises:  CloudError, ConfigError.
         """
-        began = time.monotonic()
-        status = "success"
+        began_s = time.perf_counter()
+        status = "error"
         try:
-            return method(**arguments)
-        except (failures.BotoCoreError, failures.ClientError) as error:
-            status = "error"
-            raise translate(error, action) from error
+            with _translating(action):
+                yield
+            status = "success"
+        except CloudError as error:
+            if isinstance(error, CloudDenied) and error.action:
+                self.rights.refuse(error.action)
+            elif credentials_refused(error):
+                self._renew()
+            raise
         finally:
-            self._observe(action.partition(":")[2], status, time.monotonic() - began)
-
-    def pages(self, action: str, paginator: Any, key: str, **arguments: Any) -> list[Any]:
-        """All items of a paged call, inside the pool's thread."""
-        began = time.monotonic()
-        status = "success"
-        try:
-            return [item for page in paginator.paginate(**arguments) for item in page[key]]
-        except (failures.BotoCoreError, failures.ClientError) as error:
-            status = "error"
-            raise translate(error, action) from error
-        finally:
-            self._observe(action.partition(":")[2], status, time.monotonic() - began)
+            self._observe(action.partition(":")[2], status, time.perf_counter() - began_s)
+        self.rights.allow(action)
 
     def close(self) -> None:
-        """End the pool without waiting for calls that hang."""
+        """Begin no more calls; those that began end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def find_region(session: boto3.session.Session) -> str:
-    """The region: AWS_REGION, AWS_DEFAULT_REGION, the profile's, or the one this machine runs in.
-
-    Raises:  ConfigError.
-    """
-    region = os.environ.get("AWS_REGION") or session.region_name
-    if region:
-        return region
-    from botocore.utils import InstanceMetadataRegionFetcher  # a private network lookup: only where nothing else says
-
+@contextmanager
+def _translating(action: str) -> Iterator[None]:
     try:
-        found = InstanceMetadataRegionFetcher(timeout=1, num_attempts=1).retrieve_region()
-    except failures.BotoCoreError:
-        found = None
-    if not found:
-        raise ConfigError("no AWS region: set AWS_REGION, or run on an EC2 instance whose metadata service answers")
-    return str(found)
-
-
-def ca_bundle() -> str | None:
-    """The CA bundle to verify AWS with: AWS_CA_BUNDLE, else the system's, else botocore's own (None).
-
-    Raises:  ConfigError where AWS_CA_BUNDLE names something that is no bundle.
-    """
-    named = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
-    if named:
-        return named
-    system = ssl.get_default_verify_paths().cafile
-    return system if system and os.path.isfile(system) and os.path.getsize(system) > 0 else None
-
-
-def explain(error: Exception) -> str:
-    """One line that says what is wrong with credentials, profile or connection, and what to do."""
-    match error:
-        case failures.NoCredentialsError() | failures.PartialCredentialsError():
-            return (
-                "no AWS credentials were found: set AWS_SHARED_CREDENTIALS_FILE or AWS_ACCESS_KEY_ID and "
-                "AWS_SECRET_ACCESS_KEY, or give the pod or instance a role"
-            )
-        case failures.ProfileNotFound():
-            return f"{error}: correct AWS_PROFILE or the shared configuration file"
-        case failures.ConfigParseError() | failures.ConfigNotFound():
-            return f"{error}: correct the shared credentials or configuration file"
-        case failures.SSLError():
-            return f"TLS verification failed: {error}; check AWS_CA_BUNDLE"
-        case failures.NoRegionError():
-            return "no AWS region: set AWS_REGION"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def translate(error: Exception, action: str) -> CloudError:
-    """The kernel's error for a botocore one."""
-    if not isinstance(error, failures.ClientError):
-        if isinstance(
-            error, failures.NoCredentialsError | failures.PartialCredentialsError | failures.CredentialRetrievalError
-        ):
-            return CloudDenied(f"{action}: {explain(error)}", action=action)
-        return CloudUnavailable(f"{action}: {explain(error)}")
-    body = error.response.get("Error", {})
-    code, message = str(body.get("Code", "")), str(body.get("Message", ""))
-    text = f"{action}: {message or code}"
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    if code in _THROTTLED or status == 429:
-        return CloudThrottled(text)
-    if code in _CREDENTIALS:
-        return CloudDenied(f"{action}: {code}: {message} (renew the credentials)", action=action)
-    if code in _DENIED or status == 403:
-        return CloudDenied(text, action=action)
-    if code in _CAPACITY:
-        return NoCapacity(text)
-    if status >= 500 or code in ("InternalFailure", "InternalError", "ServiceUnavailable"):
-        return CloudUnavailable(text)
-    return CloudRejected(text)
-
-
-def is_credential_trouble(error: CloudError) -> bool:
-    """Whether the refusal is about who we are, not about one action."""
-    return isinstance(error, CloudDenied) and ("credentials" in str(error))
+        yield
+    except LIBRARY_ERRORS as error:
+        raise translated(error, action) from error
