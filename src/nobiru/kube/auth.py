@@ -7,10 +7,11 @@ Invariant: a token is asked for again before it expires and after any 401, and n
 import asyncio
 import json
 import os
+import shutil
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import httpx2 as httpx
 from lightkube.config.models import UserExec
 
-from nobiru.kernel.errors import ConfigError
+from nobiru.kernel.errors import ConfigError, KubeUnavailable
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 TOKEN_FILE_S = 60.0  # client-go re-reads a token file once a minute
@@ -45,13 +46,20 @@ class TokenFileAuth(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         if time.monotonic() - self._read_at > TOKEN_FILE_S:
-            self.read()
+            self._reread()
         request.headers["Authorization"] = f"Bearer {self._token}"
         response = yield request
         if response.status_code == 401:
-            self.read()
+            self._reread()
             request.headers["Authorization"] = f"Bearer {self._token}"
             yield request
+
+    def _reread(self) -> None:
+        """Read again; while the file cannot be read, the token that we have may still be good."""
+        try:
+            self.read()
+        except ConfigError:
+            self._read_at = time.monotonic()
 
 
 class ExecAuth(httpx.Auth):
@@ -59,13 +67,22 @@ class ExecAuth(httpx.Auth):
 
     requires_request_body = False
 
-    def __init__(self, plugin: UserExec, server: str, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, plugin: UserExec, server: str, context: ssl.SSLContext, renewed: Callable[[], None] = lambda: None
+    ) -> None:
+        """`renewed` is called when connections made so far show an outdated certificate."""
         if plugin.apiVersion not in API_VERSIONS:
             raise ConfigError(
                 f'exec credential plugin "{plugin.command}": apiVersion {plugin.apiVersion} is not supported: '
                 f"use {' or '.join(API_VERSIONS)}"
             )
-        self._plugin, self._server, self._context = plugin, server, context
+        path = next((each.value for each in plugin.env or () if each.name == "PATH"), None)
+        if shutil.which(plugin.command, path=path) is None:
+            raise ConfigError(
+                f'exec credential plugin "{plugin.command}" cannot be found: install it or correct the kubeconfig'
+            )
+        self._plugin, self._server, self._context, self._renewed = plugin, server, context, renewed
+        self._certificate = ""
         self._token = ""
         self._expires_s: float | None = None
         self._fresh = False
@@ -92,7 +109,7 @@ class ExecAuth(httpx.Auth):
                 self._take(await self._run())
 
     async def _run(self) -> dict[str, Any]:
-        """The plugin's answer.  Raises ConfigError that names the plugin and what went wrong."""
+        """The plugin's answer.  Raises KubeUnavailable that names the plugin and what went wrong: it may work later."""
         plugin = self._plugin
         environment = dict(os.environ)
         for each in plugin.env or ():
@@ -106,37 +123,72 @@ class ExecAuth(httpx.Auth):
                 plugin.command,
                 *(plugin.args or ()),
                 env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise ConfigError(
-                f"{name} cannot be started: {error.strerror}; install it or correct the kubeconfig"
-            ) from error
+            raise KubeUnavailable(f"{name} cannot be started: {error.strerror}") from error
         try:
             async with asyncio.timeout(EXEC_S_MAX):
                 out, err = await process.communicate()
         except TimeoutError as error:
-            process.kill()
-            raise ConfigError(f"{name} did not end within {EXEC_S_MAX:.0f} s") from error
+            raise KubeUnavailable(f"{name} did not end within {EXEC_S_MAX:.0f} s") from error
+        finally:
+            if process.returncode is None:  # too slow, or nobody waits for it any more
+                process.kill()
+                await process.wait()
         if process.returncode:
             text = err.decode(errors="replace").strip().splitlines()
-            raise ConfigError(
+            raise KubeUnavailable(
                 f"{name} ended with exit code {process.returncode}: {text[-1][:200] if text else 'no output'}"
             )
         try:
             answer: dict[str, Any] = json.loads(out)["status"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{name} printed no ExecCredential with a status") from error
+            raise KubeUnavailable(f"{name} printed no ExecCredential with a status") from error
+        if not isinstance(answer, dict) or not (answer.get("token") or answer.get("clientCertificateData")):
+            raise KubeUnavailable(f"{name} printed neither a token nor a client certificate")
         return answer
 
     def _take(self, status: dict[str, Any]) -> None:
         self._token = str(status.get("token") or "")
         expires = status.get("expirationTimestamp")
-        self._expires_s = datetime.fromisoformat(expires).timestamp() if expires else None
-        if status.get("clientCertificateData") and status.get("clientKeyData"):
-            load_certificate(self._context, status["clientCertificateData"], status["clientKeyData"])
+        try:
+            self._expires_s = datetime.fromisoformat(expires).timestamp() if expires else None
+        except (ValueError, TypeError) as error:
+            raise KubeUnavailable(f'exec credential plugin "{self._plugin.command}": no time: {expires!r}') from error
+        certificate = str(status.get("clientCertificateData") or "")
+        if certificate and certificate != self._certificate:
+            load_certificate(self._context, certificate, str(status.get("clientKeyData") or ""))
+            if self._certificate:
+                self._renewed()
+            self._certificate = certificate
         self._fresh = True
+
+
+class RenewedTransport(httpx.AsyncBaseTransport):
+    """Connections that can be left for new ones: TLS shows a client certificate only while connecting."""
+
+    def __init__(self, make: Callable[[], httpx.AsyncBaseTransport]) -> None:
+        self._make = make
+        self._now = make()
+        self._past: list[httpx.AsyncBaseTransport] = []
+
+    def renew(self) -> None:
+        """Connect anew from the next request on; what is under way ends on the old connections."""
+        self._past.append(self._now)
+        self._now = self._make()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        now = self._now
+        while len(self._past) > 1:  # the last ones may still carry watches
+            await self._past.pop(0).aclose()
+        return await now.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for each in (*self._past, self._now):
+            await each.aclose()
 
 
 def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:

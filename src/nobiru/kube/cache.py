@@ -28,6 +28,7 @@ WATCH_S_MIN, WATCH_S_MAX = 300, 600
 # API servers send a bookmark about once a minute: silence beyond that is a dead line.
 SILENCE_S_MAX = 75.0
 BACKOFF_S_FIRST, BACKOFF_S_MAX = 0.2, 10.0
+LASTED_MS_MIN = 1_000  # a watch that ends sooner counts as a failure, or a confused server would be asked without pause
 DENIED_S = 60.0  # a refused kind is tried again after this long: somebody may have granted it
 GC_ITEMS_MIN = 5_000  # below this many items collecting garbage during a list costs nothing
 
@@ -111,18 +112,19 @@ class Cache(Generic[T]):
 async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> Never:
     """Keep the cache current until cancelled."""
     chance = random.Random(how.seed)
-    wait_s = how.backoff_s[0]
+    wait = _Backoff(how.backoff_s, chance)
     while True:
         try:
             if not cache.revision:
                 await _list(cache, client, clock, how)
-            heard = await _watch(cache, client, clock, how, chance)
-            wait_s = how.backoff_s[0]
-            if heard:
-                continue  # a clean end after events: resume at once
+            await _watch(cache, client, clock, how, chance, wait)
         except RevisionExpired:
             cache.revision = ""
         except (KubeDenied, KubeNotFound) as error:
+            if error.retry_after_ms is not None:  # not a missing right: the server does not know us for a moment
+                log.warning("not recognised", kind=cache.resource.plural, error=str(error))
+                await wait.sleep()
+                continue
             if not cache.denied:
                 log.warning("kind cannot be read", kind=cache.resource.plural, error=str(error))
             cache.denied = str(error)
@@ -131,9 +133,24 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
             await asyncio.sleep(how.denied_s * (1 + chance.random() / 10))
             continue
         except KubeError as error:
-            log.warning("watch lost", kind=cache.resource.plural, error=str(error), again_in_s=round(wait_s, 1))
-        await asyncio.sleep(wait_s * (0.5 + chance.random()))
-        wait_s = min(wait_s * 2, how.backoff_s[1])
+            log.warning("watch lost", kind=cache.resource.plural, error=str(error))
+        await wait.sleep()
+
+
+class _Backoff:
+    """Waits that double until something worked."""
+
+    def __init__(self, bounds_s: tuple[float, float], chance: random.Random) -> None:
+        self._bounds_s, self._chance = bounds_s, chance
+        self._next_s = bounds_s[0]
+
+    def worked(self) -> None:
+        self._next_s = self._bounds_s[0]
+
+    async def sleep(self) -> None:
+        wait_s = self._next_s
+        self._next_s = min(wait_s * 2, self._bounds_s[1])
+        await asyncio.sleep(wait_s * (0.5 + self._chance.random()))
 
 
 class _Listing:
@@ -178,11 +195,13 @@ async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> N
     cache.replaced(seen, revision)
 
 
-async def _watch(cache: Cache[T], client: Client, clock: Clock, how: Follow, chance: random.Random) -> bool:
-    """Follow until the server ends the watch; returns whether it sent anything.  Raises KubeError."""
+async def _watch(
+    cache: Cache[T], client: Client, clock: Clock, how: Follow, chance: random.Random, wait: _Backoff
+) -> None:
+    """Follow until the server ends the watch.  Raises KubeError."""
     decoder = EventDecoder(cache.type)
     timeout_s = chance.randint(*how.watch_s)
-    heard = False
+    began_ms = clock.monotonic_ms()
     async with client.watch(
         cache.resource,
         how.namespace,
@@ -193,7 +212,10 @@ async def _watch(cache: Cache[T], client: Client, clock: Clock, how: Follow, cha
     ) as chunks:
         cache.fresh_ms = clock.monotonic_ms()
         async for chunk in chunks:
-            for event in decoder.feed(chunk):
+            before = decoder.skipped
+            events = decoder.feed(chunk)
+            cache.skipped += decoder.skipped - before
+            for event in events:
                 match event:
                     case Upsert(item=item, revision=revision):
                         cache.upsert(item)
@@ -203,5 +225,7 @@ async def _watch(cache: Cache[T], client: Client, clock: Clock, how: Follow, cha
                         pass
                 cache.revision = revision
             cache.fresh_ms = clock.monotonic_ms()
-            heard = True
-    return heard
+            if cache.fresh_ms - began_ms >= LASTED_MS_MIN:
+                wait.worked()
+    if clock.monotonic_ms() - began_ms >= LASTED_MS_MIN:
+        wait.worked()

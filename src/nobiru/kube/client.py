@@ -30,6 +30,7 @@ CALL_S_MAX = 5.0
 LIST_S_MAX = 60.0
 PAGE = 500
 MESSAGE_LENGTH_MAX = 500
+UNAUTHORIZED_RETRY_MS = 1_000
 PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -360,7 +361,9 @@ def error_of(status: int, body: bytes, what: str, retry_after: str | None = None
     text = f"{what}: {(message or f'HTTP {status}')[:MESSAGE_LENGTH_MAX]}"
     after_ms = int(retry_after) * 1000 if retry_after and retry_after.isdecimal() else None
     match status:
-        case 401 | 403:
+        case 401:  # a server that starts, or a token that was just renewed: worth asking again soon
+            return KubeDenied(text, retry_after_ms=UNAUTHORIZED_RETRY_MS)
+        case 403:
             return KubeDenied(text)
         case 404:
             return KubeNotFound(text)

@@ -5,6 +5,7 @@ Invariant: whatever is wrong with the configuration is one ConfigError that name
 
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2 as httpx
@@ -16,7 +17,7 @@ from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 
 from nobiru.kernel.errors import ConfigError
-from nobiru.kube.auth import ExecAuth, TokenFileAuth
+from nobiru.kube.auth import ExecAuth, RenewedTransport, TokenFileAuth
 from nobiru.kube.client import Client
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -40,7 +41,9 @@ def connect(
     server = config.cluster.server
     try:
         context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
-        auth = _auth(config, context)
+        limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
+        pool = RenewedTransport(lambda: httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits))
+        auth = _auth(config, context, pool.renew)
     except (LightkubeConfigError, OSError, ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{_source(kubeconfig)}: certificates or credentials cannot be used: {error}") from error
     # Python 3.13 demands extensions that the authorities of EKS and of older clusters lack, and that client-go does
@@ -48,21 +51,19 @@ def connect(
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     http = httpx.AsyncClient(
         base_url=server,
-        verify=context,
         auth=auth,
-        transport=transport,
+        transport=transport or pool,
         timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
-        limits=httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX),
         headers={"User-Agent": user_agent},
         trust_env=False,
     )
     return Client(http, server)
 
 
-def _auth(config: SingleConfig, context: ssl.SSLContext) -> httpx.Auth | None:
+def _auth(config: SingleConfig, context: ssl.SSLContext, renewed: Callable[[], None]) -> httpx.Auth | None:
     user = config.user
     if user is not None and user.exec is not None:
-        return ExecAuth(user.exec, config.cluster.server or "", context)
+        return ExecAuth(user.exec, config.cluster.server or "", context, renewed)
     if user is not None and user.token_file is not None:
         return TokenFileAuth(str(config.abs_file(user.token_file)))
     auth: httpx.Auth | None = user_auth(user)

@@ -8,7 +8,7 @@ Source: client-go tools/leaderelection and resourcelock.
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from nobiru.kernel.clock import Clock
 from nobiru.kernel.errors import ConfigError, KubeConflict, KubeDenied, KubeError, KubeNotFound
 from nobiru.kernel.objects import KubeObject, Lease
-from nobiru.kube.client import CONFIGMAPS, ENDPOINTS, LEASES, Client, Resource
+from nobiru.kube.client import CONFIGMAPS, ENDPOINTS, LEASES, Resource
 from nobiru.sinks.log import Log
 
 ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 JITTER = 1.2  # client-go: renew deadline must exceed this many retry periods
 log = Log("lease")
+T = TypeVar("T")
 
 
 class Record(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
@@ -134,10 +135,20 @@ def lease_spec(record: Record) -> dict[str, object]:
     }
 
 
+class Objects(Protocol):
+    """What a lock needs of the API server; `Client` is one."""
+
+    async def get(self, resource: Resource, namespace: str, name: str, type_: type[T]) -> T: ...
+    async def create(self, resource: Resource, namespace: str, body: dict[str, Any], type_: type[T]) -> T: ...
+    async def update(
+        self, resource: Resource, namespace: str, name: str, body: dict[str, Any], type_: type[T]
+    ) -> T: ...
+
+
 class Elector:
     """One candidate."""
 
-    def __init__(self, client: Client, clock: Clock, config: LeaseConfig) -> None:
+    def __init__(self, client: Objects, clock: Clock, config: LeaseConfig) -> None:
         config.check()
         self._client, self._clock, self.config = client, clock, config
         self._mine = _KINDS[config.kind]
