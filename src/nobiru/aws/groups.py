@@ -16,20 +16,21 @@ import msgspec
 from msgspec import Struct
 
 from nobiru.aws.allocatable import Family
-from nobiru.aws.answers import ActivityAnswer, GroupAnswer, InstanceAnswer, items, read
+from nobiru.aws.answers import ActivityAnswer, GroupAnswer, items, read
+from nobiru.aws.conversion import GroupSpec, activity, node_group, present, raise_to, understood, unusable
 from nobiru.aws.discovery import ENABLED, Chosen, TagSpec, by_own_tags, by_specs, owner_names, specs_to_ask
 from nobiru.aws.launch import LaunchReader
 from nobiru.aws.session import Aws, Clients
-from nobiru.aws.templates import Launch, Lookup, node_template, weights_problem
+from nobiru.aws.templates import Launch
 from nobiru.aws.together import together
-from nobiru.aws.translate import one_line
-from nobiru.kernel.cloud import Activity, GroupName, Instance, NodeGroup
+from nobiru.kernel.cloud import Activity, GroupName, NodeGroup
 from nobiru.kernel.errors import CloudError, CloudRejected, CloudUnavailable
-from nobiru.kernel.objects import milliseconds
 from nobiru.kernel.reason import Why
 
 if TYPE_CHECKING:  # the stubs are not installed with nobiru
     from types_boto3_autoscaling.type_defs import FilterTypeDef
+
+__all__ = ["Description", "GroupSpec", "Groups", "Raised", "Wanted"]
 
 NAMES_PER_CALL = 100  # autoscaling:DescribeAutoScalingGroups takes that many names
 INSTANCES_PER_CALL = 50  # autoscaling:DescribeAutoScalingInstances takes that many ids
@@ -46,14 +47,6 @@ DESCRIBE_INSTANCES = "autoscaling:DescribeAutoScalingInstances"
 DESCRIBE_ACTIVITIES = "autoscaling:DescribeScalingActivities"
 SET_DESIRED = "autoscaling:SetDesiredCapacity"
 TERMINATE = "autoscaling:TerminateInstanceInAutoScalingGroup"
-
-
-class GroupSpec(Struct, frozen=True, kw_only=True):
-    """A group named on the command line with limits of its own."""
-
-    name: str
-    min_size: int
-    max_size: int
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -92,103 +85,6 @@ class Raised(Struct, frozen=True, kw_only=True):
     why_not: str = ""
 
 
-# Answers as values
-
-
-def instance(answer: InstanceAnswer) -> Instance:
-    """One machine of a group."""
-    return Instance(
-        id=answer.instance_id,
-        zone=answer.availability_zone,
-        lifecycle=answer.lifecycle_state,
-        healthy=answer.health_status.lower() == "healthy",  # AWS has been seen with both "Healthy" and "HEALTHY"
-        instance_type=answer.instance_type,
-        launch_template_version=answer.launch_template.version,
-        protected_from_scale_in=answer.protected_from_scale_in,
-    )
-
-
-def activity(answer: ActivityAnswer) -> Activity:
-    """One entry of a group's history."""
-    return Activity(
-        id=answer.activity_id,
-        status=answer.status_code,
-        message=answer.status_message,
-        cause=answer.cause,
-        started_ms=milliseconds(answer.start_time),
-        progress=answer.progress,
-    )
-
-
-def node_group(
-    group: GroupAnswer,
-    spec: GroupSpec | None,
-    launch: Launch,
-    lookup: Lookup,
-    *,
-    region: str,
-    family: Family,
-    activities: tuple[Activity, ...] | None,
-    now_ms: int,
-) -> NodeGroup:
-    """A group as the plan reads it; limits given on the command line win over the cloud's, which stay beside them.
-
-    Order:   instances by id, zones by name.
-    """
-    template, template_problem = node_template(group, launch, lookup, region=region, family=family)
-    problem = weights_problem(group)
-    if group.status:
-        problem = f"it is being deleted ({group.status})"
-    return NodeGroup(
-        name=group.name,
-        min_size=spec.min_size if spec else group.min_size,
-        max_size=spec.max_size if spec else group.max_size,
-        desired=group.desired_capacity,
-        cloud_min_size=group.min_size,
-        cloud_max_size=group.max_size,
-        instances=tuple(sorted((instance(each) for each in group.instances), key=lambda each: each.id)),
-        zones=tuple(sorted(group.availability_zones)),
-        tags=group.tag_table,
-        suspended=frozenset(each.process_name for each in group.suspended_processes),
-        template=template,
-        template_problem=template_problem,
-        problem=problem,
-        activities=activities,
-        described_ms=now_ms,
-    )
-
-
-def unusable(name: GroupName, spec: GroupSpec | None, problem: str, now_ms: int) -> NodeGroup:
-    """A group of which nothing but its problem is known."""
-    low, high = (spec.min_size, spec.max_size) if spec else (0, 0)
-    return NodeGroup(name=name, min_size=low, max_size=high, desired=0, problem=problem, described_ms=now_ms)
-
-
-def present(group: GroupAnswer) -> int:
-    """How many of its machines exist or boot: those on their way out and those outside its capacity are not among them."""
-    away = ("Terminat", "Detach", "Standby", "EnteringStandby", "Warmed")
-    return sum(not each.lifecycle_state.startswith(away) for each in group.instances)
-
-
-def raise_to(group: GroupAnswer, wanted: int) -> tuple[int, str]:
-    """(the desired capacity to set, "") or (0, why none may be set)."""
-    desired, there = group.desired_capacity, present(group)
-    target = min(wanted, group.max_size)
-    if wanted <= desired:
-        return 0, f"desired capacity is {desired} already"
-    if target <= desired:
-        return 0, f"desired capacity {desired} is at the Auto Scaling Group's own maximum {group.max_size}: raise that"
-    if target < there:
-        # Setting less than what exists makes the group choose machines to end.
-        return 0, f"{there} machines exist, so desired capacity {target} would end some of them"
-    if "Launch" in {each.process_name for each in group.suspended_processes}:
-        return 0, "its Launch process is suspended: resume it"
-    return target, ""
-
-
-# The edge
-
-
 class Groups:
     """The groups of one region, as `Wanted` names them.
 
@@ -212,10 +108,10 @@ class Groups:
         """
         explicit = {spec.name: spec for spec in self._wanted.explicit}
         named, found = await together([self._named(sorted(explicit)), self._discovered()])
-        understood, broken = _understood([*named, *found])
-        chosen = await self._choose(understood, node_instance_ids)
+        known, broken = understood([*named, *found])
+        chosen = await self._choose(known, node_instance_ids)
         names = sorted(chosen.names | explicit.keys() | broken.keys())
-        ours = [understood[name] for name in names if name in understood]
+        ours = [known[name] for name in names if name in known]
         launches = await self._reader.launches(ours)
         histories = dict(
             zip([each.name for each in ours], await together([self._history(each) for each in ours]), strict=True)
@@ -223,28 +119,36 @@ class Groups:
         now_ms = self._aws.clock.now_ms()
         groups = []
         for name in names:
-            if name not in understood:
-                text = (
-                    broken.get(name)
-                    or f'Auto Scaling Group "{name}" does not exist in {self._aws.region}: correct --nodes or AWS_REGION'
-                )
-                groups.append(unusable(name, explicit.get(name), text, now_ms))
-                continue
-            groups.append(
-                node_group(
-                    understood[name],
-                    explicit.get(name),
-                    launches[name],
-                    self._reader.type_of,
-                    region=self._aws.region,
-                    family=self.family,
-                    activities=histories[name],
-                    now_ms=now_ms,
-                )
-            )
+            spec = explicit.get(name)
+            if name in known:
+                groups.append(self._group(known[name], spec, launches[name], histories[name], now_ms))
+            else:
+                groups.append(unusable(name, spec, broken.get(name) or self._absent(name), now_ms))
         return Description(
             groups=tuple(groups), others=chosen.others, problem=chosen.problem, denied=self._aws.rights.denied
         )
+
+    def _group(
+        self,
+        answer: GroupAnswer,
+        spec: GroupSpec | None,
+        launch: Launch,
+        activities: tuple[Activity, ...] | None,
+        now_ms: int,
+    ) -> NodeGroup:
+        return node_group(
+            answer,
+            spec,
+            launch,
+            self._reader.type_of,
+            region=self._aws.region,
+            family=self.family,
+            activities=activities,
+            now_ms=now_ms,
+        )
+
+    def _absent(self, name: GroupName) -> str:
+        return f'Auto Scaling Group "{name}" does not exist in {self._aws.region}: correct --nodes or AWS_REGION'
 
     async def _named(self, names: Sequence[str]) -> list[object]:
         """The answers about groups by name; unknown ones are missing."""
@@ -283,21 +187,21 @@ class Groups:
                 found += items(page, "AutoScalingGroups")
         return found
 
-    async def _choose(self, understood: Mapping[str, GroupAnswer], node_instance_ids: frozenset[str]) -> Chosen:
+    async def _choose(self, known: Mapping[str, GroupAnswer], node_instance_ids: frozenset[str]) -> Chosen:
         if self._specs:
-            return by_specs(understood.values(), self._specs)
+            return by_specs(known.values(), self._specs)
         if self._wanted.explicit:
             return Chosen()
-        chosen = self._by_own_tags(understood, node_instance_ids, frozenset())
+        chosen = self._by_own_tags(known, node_instance_ids, frozenset())
         if chosen.undecided and node_instance_ids:
-            chosen = self._by_own_tags(understood, node_instance_ids, await self._owner_names(node_instance_ids))
+            chosen = self._by_own_tags(known, node_instance_ids, await self._owner_names(node_instance_ids))
         return chosen
 
     def _by_own_tags(
-        self, understood: Mapping[str, GroupAnswer], node_instance_ids: frozenset[str], owners: frozenset[str]
+        self, known: Mapping[str, GroupAnswer], node_instance_ids: frozenset[str], owners: frozenset[str]
     ) -> Chosen:
         return by_own_tags(
-            understood.values(),
+            known.values(),
             cluster_name=self._wanted.cluster_name,
             node_instances=node_instance_ids,
             owners=owners,
@@ -316,10 +220,10 @@ class Groups:
             return sorted({each["AutoScalingGroupName"] for each in page["AutoScalingInstances"]})
 
         try:
-            understood, _ = _understood(await self._named(await self._aws.run(ask)))
+            known, _ = understood(await self._named(await self._aws.run(ask)))
         except CloudError:
             return self._owners
-        self._owners, self._owners_ms = owner_names(understood.values()), now_ms
+        self._owners, self._owners_ms = owner_names(known.values()), now_ms
         return self._owners
 
     async def _history(self, group: GroupAnswer) -> tuple[Activity, ...] | None:
@@ -356,18 +260,17 @@ class Groups:
 
         Raises:  CloudError.
         """
-        return await self._aws.run(lambda clients: self._raise(clients, group, wanted), limit_ms=ACT_MS_MAX)
-
-    def _raise(self, clients: Clients, name: GroupName, wanted: int) -> Raised:
-        """Check, set, read back, in one thread."""
         began_s = time.monotonic()
+        return await self._aws.run(lambda clients: self._raise(clients, group, wanted, began_s), limit_ms=ACT_MS_MAX)
+
+    def _raise(self, clients: Clients, name: GroupName, wanted: int, began_s: float) -> Raised:
+        """Check, set, read back, in one thread."""
         before = self._one(clients, name)
         target, why_not = raise_to(before, wanted)
         desired = before.desired_capacity
         if why_not:
             return Raised(group=name, wanted=wanted, before=desired, after=desired, why_not=why_not)
-        if time.monotonic() - began_s > CHECK_S_MAX:
-            raise CloudUnavailable(f"group {name} was not raised: AWS needed more than {CHECK_S_MAX:g} s to show it")
+        _in_time(began_s)
         with self._aws.calling(SET_DESIRED):
             clients.writes.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=target, HonorCooldown=False)
         after = target
@@ -385,11 +288,11 @@ class Groups:
     def _one(self, clients: Clients, name: GroupName) -> GroupAnswer:
         with self._aws.calling(DESCRIBE_GROUPS):
             page = clients.checks.describe_auto_scaling_groups(AutoScalingGroupNames=[name])
-        understood, broken = _understood(items(page, "AutoScalingGroups"))
-        if name not in understood:
-            text = broken.get(name, f"it does not exist in {self._aws.region}")
-            raise CloudRejected(f'Auto Scaling Group "{name}" cannot be used: {text}')
-        return understood[name]
+        known, broken = understood(items(page, "AutoScalingGroups"))
+        if name not in known:
+            text = broken.get(name) or self._absent(name)
+            raise CloudRejected(text)
+        return known[name]
 
     async def terminate(self, instance_id: str, *, decrement: bool = True) -> None:
         """Terminate one instance and, unless it is to be replaced, lower its group's desired capacity with it.
@@ -398,7 +301,10 @@ class Groups:
         Raises:  CloudError.
         """
 
+        began_s = time.monotonic()
+
         def ask(clients: Clients) -> None:
+            _in_time(began_s)
             with self._aws.calling(TERMINATE):
                 clients.writes.terminate_instance_in_auto_scaling_group(
                     InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrement
@@ -411,19 +317,10 @@ class Groups:
                 raise
 
 
-def _understood(answers: Iterable[object]) -> tuple[dict[str, GroupAnswer], dict[str, str]]:
-    """(groups by name, what is wrong with those that are not understood, by name)."""
-    found: dict[str, GroupAnswer] = {}
-    broken: dict[str, str] = {}
-    for answer in answers:
-        try:
-            group = read(answer, GroupAnswer)
-            found[group.name] = group
-        except msgspec.ValidationError as error:
-            name = answer.get("AutoScalingGroupName") if isinstance(answer, Mapping) else None
-            if isinstance(name, str):
-                broken[name] = f"AWS's answer about it is not understood: {one_line(str(error))}"
-    return found, broken
+def _in_time(began_s: float) -> None:
+    """Nothing while a write may still begin: it then ends within the time that the leader lock is known to hold."""
+    if time.monotonic() - began_s > CHECK_S_MAX:
+        raise CloudUnavailable(f"AWS was not asked to change anything: {CHECK_S_MAX:g} s went by before it could be")
 
 
 def _joined(parts: Iterable[list[object]]) -> list[object]:
