@@ -6,7 +6,7 @@ import sys
 from tests.bench.rows import Row, show, write
 
 # Each has rows() -> list[Row]; later capabilities add theirs.
-MODULES = ("plans", "caches", "reaction")
+MODULES = ("placement", "plans", "caches", "reaction")
 
 
 def main(names: list[str]) -> int:

@@ -91,7 +91,7 @@ def repelled(classes: Sequence[PodClass], nodes: NodeColumns) -> tuple[dict[int,
 
     Shapes:  row of `classes` -> (N,) bool, True where it is kept away; rows that nothing keeps away are absent.
     """
-    present = np.unique(nodes.held.class_index).tolist()
+    present = np.bincount(nodes.held.class_index).nonzero()[0].tolist()
     if not present:
         return {}, {}
     there = [nodes.classes[index] for index in present]
