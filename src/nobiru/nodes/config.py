@@ -4,42 +4,32 @@ Invariant: a NodesConfig that exists is valid; everything wrong is one ConfigErr
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from msgspec import Struct
 
-from nobiru.kernel.duration import parse_duration
-from nobiru.kernel.errors import ConfigError, DurationError
-from nobiru.nodes.flags import FLAGS, NEWEST, OLDEST, defaults
+from nobiru.kernel.duration import format_duration
+from nobiru.kernel.errors import ConfigError
+from nobiru.nodes import flag_values as values
+from nobiru.nodes.flag_reader import Reader, Values
+from nobiru.nodes.flag_values import DiscoverySpec, GpuLimit, NodeGroupSpec, Severity
+from nobiru.nodes.flags import NEWEST, OLDEST, by_name, defaults
+from nobiru.sinks.address import split_address
 
-Values = Mapping[str, Sequence[str]]  # what was given on the command line, by flag, in order
+__all__ = ["DiscoverySpec", "GpuLimit", "NodeGroupSpec", "NodesConfig", "Values", "make_config"]
 
 LockKind = Literal["leases", "configmaps", "endpoints", "endpointsleases", "configmapsleases"]
-LOCK_KINDS = ("leases", "configmaps", "endpoints", "endpointsleases", "configmapsleases")
-EXPANDER_NAMES = ("least-waste", "most-pods", "least-nodes", "random")
-LATER_EXPANDERS = ("priority", "grpc")  # accepted with a warning: the rest of the chain decides, else least-waste
-_PLACEHOLDER = re.compile(r"<[^<>]+>|^NODEGROUP_NAME$|\$\{[^}]*\}|^YOUR[-_ ]|^my-asg-name-here$")
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+LOCK_KINDS: tuple[LockKind, ...] = ("leases", "configmaps", "endpoints", "endpointsleases", "configmapsleases")
+LogFormat = Literal["text", "json"]
+LOG_FORMATS: tuple[LogFormat, ...] = ("text", "json")
+LOG_FILE_NAME = "nobiru.log"  # in --log-dir; klog names one file per severity, host and start
+SCAN_INTERVAL_MS_MIN = 100  # a pause of 0 is legal for the peer, and would only burn a core here
+JITTER = 1.2  # client-go leaderelection: the renew deadline must exceed the retry period by this factor
+_DELAY_AFTER_DELETE = (1, 15)  # until then the default of --scale-down-delay-after-delete was --scan-interval
 
 
 class Part(Struct, frozen=True, kw_only=True):
     """A part of the configuration."""
-
-
-class NodeGroupSpec(Part, frozen=True, kw_only=True):
-    """One --nodes=min:max:name."""
-
-    min_size: int
-    max_size: int
-    name: str
-
-
-class DiscoverySpec(Part, frozen=True, kw_only=True):
-    """One --node-group-auto-discovery: all tags must be there; a value of None asks for the key only."""
-
-    tags: tuple[tuple[str, str | None], ...]
 
 
 class Process(Part, frozen=True, kw_only=True):
@@ -63,6 +53,8 @@ class Process(Part, frozen=True, kw_only=True):
     record_duplicated_events: bool
     dry_run: bool
     static_instance_types: bool
+    profiling: bool  # asked for; /debug/pprof answers 501
+    debugging_snapshot: bool  # asked for; /snapshotz answers 501
 
 
 class Leader(Part, frozen=True, kw_only=True):
@@ -93,6 +85,7 @@ class Limits(Part, frozen=True, kw_only=True):
     cores_max: int
     memory_gib_min: int
     memory_gib_max: int
+    gpus: tuple[GpuLimit, ...]  # read, not applied yet
 
 
 class Health(Part, frozen=True, kw_only=True):
@@ -172,10 +165,9 @@ class LogConfig(Part, frozen=True, kw_only=True):
     """Logging."""
 
     verbosity: int
-    format: Literal["text", "json"]
-    stderr: bool
-    stderr_threshold: Literal["INFO", "WARNING", "ERROR", "FATAL"]
-    file: str
+    format: LogFormat
+    stderr_threshold: Severity
+    file: str  # "" for none
 
 
 class NodesConfig(Part, frozen=True, kw_only=True):
@@ -192,7 +184,7 @@ class NodesConfig(Part, frozen=True, kw_only=True):
     scale_down: ScaleDownConfig
     drain: DrainConfig
     log: LogConfig
-    warnings: tuple[str, ...] = ()  # flags that were given and have no effect: one line each
+    warnings: tuple[str, ...] = ()  # one line for each flag that was given and has no effect, or another than it seems
 
 
 def make_config(given: Values) -> NodesConfig:
@@ -200,57 +192,30 @@ def make_config(given: Values) -> NodesConfig:
 
     Raises:  ConfigError that names the flag, what is wrong and what to do.
     """
-    compat = _compat(_last(given, "compat-version"))
-    read = _Reader(given, defaults(compat))
-    leader_lock = read.one_of("leader-elect-resource-lock", LOCK_KINDS)
-    cores = read.pair("cores-total")
-    memory = read.pair("memory-total")
-    read.check_fixed()
-    return NodesConfig(
+    compat = _compat(given["compat-version"][-1]) if given.get("compat-version") else NEWEST
+    read = Reader(given, defaults(compat), compat)
+    read.check_types()
+    _check_values(read)
+    process = _process(read)
+    config = NodesConfig(
         compat=compat,
-        process=_process(read),
-        leader=Leader(
-            enabled=read.flag("leader-elect"),
-            kind=cast(LockKind, leader_lock),
-            namespace=read.text("leader-elect-resource-namespace") or read.text("namespace"),
-            name=read.text("leader-elect-resource-name"),
-            lease_duration_ms=read.duration("leader-elect-lease-duration"),
-            renew_deadline_ms=read.duration("leader-elect-renew-deadline"),
-            retry_period_ms=read.duration("leader-elect-retry-period"),
-        ),
-        groups=Groups(
-            explicit=tuple(node_group_spec(text) for text in read.many("nodes")),
-            discovery=tuple(discovery_spec(text) for text in read.many("node-group-auto-discovery")),
-            discovery_union="compat-version" not in given,
-        ),
-        limits=Limits(
-            max_nodes_total=read.whole("max-nodes-total", least=0),
-            cores_min=cores[0],
-            cores_max=cores[1],
-            memory_gib_min=memory[0],
-            memory_gib_max=memory[1],
-        ),
-        health=Health(
-            ok_total_unready_count=read.whole("ok-total-unready-count"),
-            max_total_unready_percentage=read.number("max-total-unready-percentage"),
-            max_node_provision_time_ms=read.duration("max-node-provision-time"),
-            max_node_startup_time_ms=read.duration("max-node-startup-time"),
-            force_delete_unregistered_nodes=read.flag("force-delete-unregistered-nodes"),
-        ),
-        backoff=BackoffConfig(
-            initial_ms=read.duration("initial-node-group-backoff-duration"),
-            max_ms=read.duration("max-node-group-backoff-duration"),
-            reset_timeout_ms=read.duration("node-group-backoff-reset-timeout"),
-        ),
+        process=process,
+        leader=_leader(read),
+        groups=_groups(read),
+        limits=_limits(read),
+        health=_health(read),
+        backoff=_backoff(read),
         scale_up=_scale_up(read),
-        scale_down=_scale_down(read),
+        scale_down=_scale_down(read, process.scan_interval_ms),
         drain=_drain(read),
         log=_log(read),
-        warnings=read.warnings(),
+        warnings=_warnings(read),
     )
+    _check_together(read, config)
+    return config
 
 
-def _process(read: "_Reader") -> Process:
+def _process(read: Reader) -> Process:
     return Process(
         cluster_name=read.text("cluster-name"),
         address=read.text("address"),
@@ -258,7 +223,7 @@ def _process(read: "_Reader") -> Process:
         kubeconfig=read.text("kubeconfig"),
         user_agent=read.text("user-agent"),
         namespace=read.text("namespace"),
-        scan_interval_ms=read.duration("scan-interval", least_ms=100),
+        scan_interval_ms=max(read.duration("scan-interval"), SCAN_INTERVAL_MS_MIN),
         batch_idle_ms=read.duration("batch-idle"),
         batch_max_ms=read.duration("batch-max"),
         max_inactivity_ms=read.duration("max-inactivity"),
@@ -270,12 +235,66 @@ def _process(read: "_Reader") -> Process:
         record_duplicated_events=read.flag("record-duplicated-events"),
         dry_run=read.flag("dry-run"),
         static_instance_types=read.flag("aws-use-static-instance-list"),
+        profiling=read.flag("profiling"),
+        debugging_snapshot=read.flag("debugging-snapshot-enabled"),
     )
 
 
-def _scale_up(read: "_Reader") -> ScaleUpConfig:
+def _leader(read: Reader) -> Leader:
+    return Leader(
+        enabled=read.flag("leader-elect"),
+        kind=read.one_of("leader-elect-resource-lock", LOCK_KINDS),
+        namespace=read.text("leader-elect-resource-namespace") or read.text("namespace"),
+        name=read.text("leader-elect-resource-name"),
+        lease_duration_ms=read.duration("leader-elect-lease-duration"),
+        renew_deadline_ms=read.duration("leader-elect-renew-deadline"),
+        retry_period_ms=read.duration("leader-elect-retry-period"),
+    )
+
+
+def _groups(read: Reader) -> Groups:
+    specs = {spec.name: spec for spec in read.each("nodes", values.parse_group)}  # of one name the last counts
+    return Groups(
+        explicit=tuple(specs.values()),
+        discovery=read.each("node-group-auto-discovery", values.parse_discovery),
+        discovery_union=not read.was_given("compat-version"),
+    )
+
+
+def _limits(read: Reader) -> Limits:
+    cores = read.parsed("cores-total", values.parse_range)
+    memory = read.parsed("memory-total", values.parse_range)
+    return Limits(
+        max_nodes_total=read.whole("max-nodes-total", least=0),
+        cores_min=cores[0],
+        cores_max=cores[1],
+        memory_gib_min=memory[0],
+        memory_gib_max=memory[1],
+        gpus=read.each("gpu-total", values.parse_gpu_limit),
+    )
+
+
+def _health(read: Reader) -> Health:
+    return Health(
+        ok_total_unready_count=read.whole("ok-total-unready-count"),
+        max_total_unready_percentage=read.number("max-total-unready-percentage"),
+        max_node_provision_time_ms=read.duration("max-node-provision-time"),
+        max_node_startup_time_ms=read.duration("max-node-startup-time"),
+        force_delete_unregistered_nodes=read.flag("force-delete-unregistered-nodes"),
+    )
+
+
+def _backoff(read: Reader) -> BackoffConfig:
+    return BackoffConfig(
+        initial_ms=read.duration("initial-node-group-backoff-duration"),
+        max_ms=read.duration("max-node-group-backoff-duration"),
+        reset_timeout_ms=read.duration("node-group-backoff-reset-timeout"),
+    )
+
+
+def _scale_up(read: Reader) -> ScaleUpConfig:
     return ScaleUpConfig(
-        expander=expander_chain(read.text("expander")),
+        expander=read.parsed("expander", values.parse_expanders),
         max_nodes_per_scaleup=read.whole("max-nodes-per-scaleup", least=1),
         new_pod_scale_up_delay_ms=read.duration("new-pod-scale-up-delay"),
         expendable_pods_priority_cutoff=read.whole("expendable-pods-priority-cutoff"),
@@ -288,15 +307,16 @@ def _scale_up(read: "_Reader") -> ScaleUpConfig:
     )
 
 
-def _scale_down(read: "_Reader") -> ScaleDownConfig:
+def _scale_down(read: Reader, scan_interval_ms: int) -> ScaleDownConfig:
     parallelism = "max-scale-down-parallelism"
     if not read.was_given(parallelism) and read.was_given("max-empty-bulk-delete"):
         parallelism = "max-empty-bulk-delete"
+    follows_scan = not read.was_given("scale-down-delay-after-delete") and read.compat < _DELAY_AFTER_DELETE
     return ScaleDownConfig(
         enabled=read.flag("scale-down-enabled"),
         unready_enabled=read.flag("scale-down-unready-enabled"),
         delay_after_add_ms=read.duration("scale-down-delay-after-add"),
-        delay_after_delete_ms=read.duration("scale-down-delay-after-delete"),
+        delay_after_delete_ms=scan_interval_ms if follows_scan else read.duration("scale-down-delay-after-delete"),
         delay_after_failure_ms=read.duration("scale-down-delay-after-failure"),
         delay_type_local=read.flag("scale-down-delay-type-local"),
         unneeded_time_ms=read.duration("scale-down-unneeded-time"),
@@ -319,12 +339,10 @@ def _scale_down(read: "_Reader") -> ScaleDownConfig:
     )
 
 
-def _drain(read: "_Reader") -> DrainConfig:
-    if read.text("drain-priority-config") and read.was_given("max-graceful-termination-sec"):
-        raise ConfigError("--drain-priority-config and --max-graceful-termination-sec exclude each other: give one")
+def _drain(read: Reader) -> DrainConfig:
     return DrainConfig(
         max_graceful_termination_s=read.whole("max-graceful-termination-sec", least=0),
-        priorities=drain_priorities(read.text("drain-priority-config")),
+        priorities=read.parsed("drain-priority-config", values.parse_drain_priorities),
         max_pod_eviction_time_ms=read.duration("max-pod-eviction-time"),
         node_delete_delay_after_taint_ms=read.duration("node-delete-delay-after-taint"),
         node_deletion_delay_timeout_ms=read.duration("node-deletion-delay-timeout"),
@@ -333,226 +351,91 @@ def _drain(read: "_Reader") -> DrainConfig:
     )
 
 
-_SEVERITIES: tuple[Literal["INFO", "WARNING", "ERROR", "FATAL"], ...] = ("INFO", "WARNING", "ERROR", "FATAL")
+def _log(read: Reader) -> LogConfig:
+    """Where lines go.
 
-
-def _log(read: "_Reader") -> LogConfig:
-    text = read.text("stderrthreshold").upper()
-    if text.isdecimal() and int(text) < len(_SEVERITIES):
-        text = _SEVERITIES[int(text)]
-    threshold = next((each for each in _SEVERITIES if each == text), None)
-    if threshold is None:
-        raise ConfigError(f'--stderrthreshold: "{text}" is no severity: use info, warning, error, fatal or 0 to 3')
-    form = read.one_of("logging-format", ("text", "json"))
+    As klog: files count only with --logtostderr=false, and the threshold, in its older meaning, only for what also goes
+    to a file.  Differs: without a named file or directory nothing is written to the temporary directory.
+    """
+    everything = read.flag("logtostderr") or read.flag("alsologtostderr")
+    file = ""
+    if not read.flag("logtostderr"):
+        directory = read.text("log-dir").rstrip("/")
+        file = read.text("log-file") or (f"{directory}/{LOG_FILE_NAME}" if read.text("log-dir") else "")
+    ignored = read.flag("legacy-stderr-threshold-behavior") and (everything or not file)
     return LogConfig(
-        verbosity=read.whole("v"),
-        format="json" if form == "json" else "text",
-        stderr=read.flag("logtostderr") or read.flag("alsologtostderr") or not read.text("log-file"),
-        stderr_threshold=threshold,
-        file=read.text("log-file"),
+        verbosity=read.parsed("v", values.parse_level),
+        format=read.one_of("logging-format", LOG_FORMATS),
+        stderr_threshold="INFO" if ignored else read.parsed("stderrthreshold", values.parse_severity),
+        file=file,
     )
 
 
-# Single values
+# What types alone do not catch
 
 
-def node_group_spec(text: str) -> NodeGroupSpec:
-    """What one --nodes says; the name may contain anything, colons and spaces too.
-
-    Raises:  ConfigError.
-    """
-    parts = text.split(":", 2)
-    usage = "use min:max:name, such as 1:5:my-group"
-    if len(parts) != 3:
-        raise ConfigError(f'--nodes: "{text}" has {len(parts)} of 3 parts: {usage}')
-    sizes = []
-    for word, part in (("min", parts[0]), ("max", parts[1])):
-        if not re.fullmatch(r"-?[0-9]{1,9}", part):
-            raise ConfigError(f'--nodes: {word} "{part}" in "{text}" is no number: {usage}')
-        sizes.append(int(part))
-    smallest, largest, name = sizes[0], sizes[1], parts[2]
-    if not name.strip():
-        raise ConfigError(f'--nodes: "{text}" names no group: {usage}')
-    if _PLACEHOLDER.search(name):
-        raise ConfigError(f'--nodes: "{name}" looks like a placeholder: put the Auto Scaling Group\'s name there')
-    if smallest < 0:
-        raise ConfigError(f'--nodes: min {smallest} in "{text}" is negative: use 0 or more')
-    if largest < smallest:
-        raise ConfigError(f'--nodes: max {largest} is below min {smallest} in "{text}": {usage}')
-    return NodeGroupSpec(min_size=smallest, max_size=largest, name=name)
+def _check_values(read: Reader) -> None:
+    if read.text("cloud-provider") != "aws":
+        raise ConfigError(f'--cloud-provider: "{read.text("cloud-provider")}" is not supported: use aws')
+    if read.text("estimator") not in ("binpacking", "basic"):
+        raise ConfigError(f'--estimator: "{read.text("estimator")}" is unknown: use binpacking')
+    read.whole("predicate-parallelism", least=1)
+    read.parsed("address", split_address)
+    for name in ("cluster-name", "namespace", "leader-elect-resource-namespace"):
+        if values.is_placeholder(read.text(name)):
+            raise ConfigError(f'--{name}: "{read.text(name)}" is a placeholder: put your own name there')
 
 
-def discovery_spec(text: str) -> DiscoverySpec:
-    """What one --node-group-auto-discovery says.
-
-    Raises:  ConfigError.
-    """
-    usage = "use asg:tag=key or asg:tag=key=value,key2"
-    kind, _, rest = text.partition(":")
-    word, equals, pairs = rest.partition("=")
-    if kind != "asg" or word != "tag" or not equals:
-        raise ConfigError(f'--node-group-auto-discovery: "{text}" is not understood: {usage}')
-    tags: list[tuple[str, str | None]] = []
-    for pair in pairs.split(","):
-        key, has_value, value = pair.partition("=")
-        if not key:
-            raise ConfigError(f'--node-group-auto-discovery: "{text}" has a tag without a key: {usage}')
-        if _PLACEHOLDER.search(pair):
-            raise ConfigError(
-                f'--node-group-auto-discovery: "{pair}" looks like a placeholder: put your own name there'
-            )
-        tags.append((key, value if has_value and value else None))
-    return DiscoverySpec(tags=tuple(tags))
-
-
-def expander_chain(text: str) -> tuple[str, ...]:
-    """The expanders, in order.
-
-    Raises:  ConfigError for unknown, doubled or misplaced ones, and for `price`, for which AWS gives no prices.
-    """
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    for place, name in enumerate(names):
-        if name == "price":
-            raise ConfigError("--expander: price needs a cloud that tells prices, AWS does not: use least-waste")
-        if name not in (*EXPANDER_NAMES, *LATER_EXPANDERS):
-            raise ConfigError(f'--expander: "{name}" is unknown: use {", ".join(EXPANDER_NAMES)}')
-        if name in names[:place]:
-            raise ConfigError(f"--expander: {name} is named twice")
-        if name == "random" and place != len(names) - 1:
-            raise ConfigError("--expander: nothing may follow random, since it leaves one group")
-    if not names:
-        raise ConfigError(f"--expander: name at least one of {', '.join(EXPANDER_NAMES)}")
-    here = tuple(name for name in names if name not in LATER_EXPANDERS)
-    return here or ("least-waste",)
-
-
-def drain_priorities(text: str) -> tuple[tuple[int, int], ...]:
-    """(priority, seconds) pairs by priority.
-
-    Raises:  ConfigError.
-    """
-    pairs = []
-    for part in text.split(",") if text else ():
-        match = re.fullmatch(r"\s*(-?[0-9]{1,10}):([0-9]{1,7})\s*", part)
-        if match is None:
-            raise ConfigError(f'--drain-priority-config: "{part}" is not priority:seconds, such as 1000:60')
-        pairs.append((int(match[1]), int(match[2])))
-    return tuple(sorted(pairs))
-
-
-def _rest_decides(text: str) -> str:
-    return f"nobiru does not have this yet, {', '.join(expander_chain(text))} decides"
-
-
-def _compat(text: str | None) -> tuple[int, int]:
-    if not text:
-        return NEWEST
-    match = re.fullmatch(r"v?([0-9]+)\.([0-9]+)(\.[0-9]+)?", text)
-    version = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not OLDEST <= version <= NEWEST:
+def _check_together(read: Reader, config: NodesConfig) -> None:
+    leader, process, up = config.leader, config.process, config.scale_up
+    if leader.enabled and leader.lease_duration_ms <= leader.renew_deadline_ms:
+        raise ConfigError("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline")
+    if leader.enabled and leader.renew_deadline_ms <= leader.retry_period_ms * JITTER:
         raise ConfigError(
-            f'--compat-version: "{text}" is no release between {OLDEST[0]}.{OLDEST[1]} and {NEWEST[0]}.{NEWEST[1]}'
+            f"--leader-elect-renew-deadline must be longer than {JITTER} times --leader-elect-retry-period"
         )
-    return version
+    if leader.enabled and leader.retry_period_ms <= 0:
+        raise ConfigError("--leader-elect-retry-period must be longer than 0s")
+    if process.batch_idle_ms > process.batch_max_ms:
+        raise ConfigError("--batch-idle must not be longer than --batch-max")
+    if config.drain.priorities and read.changed("max-graceful-termination-sec"):
+        raise ConfigError("--drain-priority-config and --max-graceful-termination-sec exclude each other: give one")
+    bypassed = read.many("bypassed-scheduler-names")
+    strange = [name for name in bypassed if up.allowed_scheduler_names and name not in up.allowed_scheduler_names]
+    if strange:
+        raise ConfigError(f'--bypassed-scheduler-names: "{strange[0]}" is not among --allowed-scheduler-names: add it')
 
 
-def _last(given: Values, name: str) -> str | None:
-    return given[name][-1] if given.get(name) else None
+def _warnings(read: Reader) -> tuple[str, ...]:
+    """One line for each flag that was given and has no effect, unless it asks for what is so anyway."""
+    lines = [
+        f"--{flag.name}={read.text(flag.name)} has no effect: {flag.effect}"
+        for flag in by_name().values()
+        if flag.effect and read.was_given(flag.name) and not read.means(flag, flag.holds)
+    ]
+    chain = read.text("expander")
+    decides = ", ".join(values.parse_expanders(chain))
+    lines += [
+        f"--expander={chain}: nobiru does not have {name} yet; {decides} decides"
+        for name in values.later_expanders(chain)
+    ]
+    if read.text("estimator") != "binpacking":
+        lines.append(f"--estimator={read.text('estimator')} has no effect: binpacking decides")
+    if read.duration("scan-interval") < SCAN_INTERVAL_MS_MIN:
+        lines.append(f"--scan-interval is raised to {format_duration(SCAN_INTERVAL_MS_MIN)}")
+    names = [values.parse_group(text).name for text in read.many("nodes")]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    lines += [f'--nodes names group "{name}" more than once: the last one counts' for name in doubled]
+    for name in ("log-file", "log-dir"):
+        if read.text(name) and read.flag("logtostderr"):
+            lines.append(f"--{name} has no effect: it needs --logtostderr=false")
+    return tuple(lines)
 
 
-class _Reader:
-    """Typed access to the flags' texts."""
-
-    def __init__(self, given: Values, fallback: Mapping[str, str]) -> None:
-        self._given, self._fallback = given, fallback
-
-    def was_given(self, name: str) -> bool:
-        return name in self._given
-
-    def text(self, name: str) -> str:
-        found = _last(self._given, name)
-        return self._fallback[name] if found is None else found
-
-    def many(self, name: str) -> tuple[str, ...]:
-        return tuple(self._given.get(name, ()))
-
-    def flag(self, name: str) -> bool:
-        text = self.text(name)
-        if text not in _TRUE and text not in _FALSE:
-            raise ConfigError(f'--{name}: "{text}" is not true or false')
-        return text in _TRUE
-
-    def whole(self, name: str, *, least: int | None = None) -> int:
-        text = self.text(name)
-        try:
-            value = int(text, 0) if re.fullmatch(r"[+-]?(0[xXoObB])?[0-9a-fA-F_]+", text) else int("no number")
-        except ValueError as error:
-            raise ConfigError(f'--{name}: "{text}" is no whole number') from error
-        if least is not None and value < least:
-            raise ConfigError(f"--{name}: {value} is below {least}")
-        return value
-
-    def number(self, name: str) -> float:
-        text = self.text(name)
-        try:
-            return float(text)
-        except ValueError as error:
-            raise ConfigError(f'--{name}: "{text}" is no number') from error
-
-    def duration(self, name: str, *, least_ms: int = 0) -> int:
-        try:
-            value = parse_duration(self.text(name))
-        except DurationError as error:
-            raise ConfigError(f"--{name}: {error}") from error
-        if value < least_ms:
-            raise ConfigError(f"--{name}: {self.text(name)} is too short: use at least {least_ms} ms")
-        return value
-
-    def one_of(self, name: str, allowed: Sequence[str]) -> str:
-        text = self.text(name)
-        if text not in allowed:
-            raise ConfigError(f'--{name}: "{text}" is unknown: use {", ".join(allowed)}')
-        return text
-
-    def pair(self, name: str) -> tuple[int, int]:
-        text = self.text(name)
-        match = re.fullmatch(r"([0-9]{1,12}):([0-9]{1,12})", text)
-        if match is None or int(match[1]) > int(match[2]):
-            raise ConfigError(f'--{name}: "{text}" is not min:max with 0 <= min <= max')
-        return int(match[1]), int(match[2])
-
-    def check_fixed(self) -> None:
-        """Check the flags of which only one value makes sense here, and the types of those without effect."""
-        if self.text("cloud-provider") != "aws":
-            raise ConfigError(f'--cloud-provider: "{self.text("cloud-provider")}" is not supported: use aws')
-        if self.text("estimator") not in ("binpacking", "basic"):
-            raise ConfigError(f'--estimator: "{self.text("estimator")}" is unknown: use binpacking')
-        for flag in FLAGS:
-            if flag.name not in self._given:
-                continue
-            match flag.kind:
-                case "bool":
-                    self.flag(flag.name)
-                case "int":
-                    self.whole(flag.name)
-                case "float":
-                    self.number(flag.name)
-                case "duration":
-                    self.duration(flag.name)
-                case _:
-                    pass
-
-    def warnings(self) -> tuple[str, ...]:
-        """One line for each given flag that has no effect, unless it asks for what is so anyway."""
-        chain = self.text("expander")
-        later = [
-            f"--expander: {name} has no effect: {_rest_decides(chain)}"
-            for name in LATER_EXPANDERS
-            if name in chain.split(",")
-        ]
-        idle = [
-            f"--{flag.name} has no effect: {flag.effect}"
-            for flag in FLAGS
-            if flag.effect and flag.name in self._given and self.text(flag.name) != flag.default
-        ]
-        return (*later, *idle)
+def _compat(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?", text, re.ASCII)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
+    if text and not OLDEST <= version <= NEWEST:
+        ends = f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+        raise ConfigError(f'--compat-version: "{text}" is no Cluster Autoscaler release from {ends}')
+    return version if text else NEWEST

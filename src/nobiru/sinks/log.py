@@ -1,41 +1,30 @@
 """Log lines: klog's format by default, JSON on demand; facts are fields, the message is constant.
 
 `I1201 10:00:00.123456    1234 loop.py:12] "scale up" group="a" nodes=2`
-It refuses to know: where lines are shipped.  Invariant: no credential is ever printed; values of fields that name one are blotted out.
-Source: k8s.io/klog header and structured formats.
+It refuses to know: where lines are shipped.  Invariant: no credential is ever printed; a line is one line, but for tracebacks.
+Source: k8s.io/klog v2 header and structured formats; k8s.io/component-base logs/json.
 """
 
-import json
 import logging
+import logging.handlers
 import os
-import re
 import sys
 import time
-from typing import Any, Literal
+from typing import Literal
 
+import msgspec
+
+from nobiru.sinks.redact import BLOT, hide, names_secret, safe
+
+__all__ = ["BLOT", "DETAIL_VERBOSITY", "JsonFormatter", "KlogFormatter", "Log", "hide", "safe", "set_up"]
+
+ROOT = "nobiru"
+DETAIL_VERBOSITY = 4  # what manifests customarily ask for
+Severity = Literal["INFO", "WARNING", "ERROR", "FATAL"]
 _LETTER = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 _WORD = {logging.DEBUG: "info", logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 _LEVEL = {"INFO": logging.DEBUG, "WARNING": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
-_SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|session_key|access_key", re.IGNORECASE)
-# Bearer tokens, JSON Web Tokens, AWS access key ids with their usual neighbours.
-_SECRET_TEXT = re.compile(
-    r"(?i:bearer\s+)[A-Za-z0-9._~+/=-]{8,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-)
-BLOT = "[hidden]"
-ROOT = "nobiru"
-
-
-def safe(text: str) -> str:
-    """The text with what looks like a credential blotted out."""
-    return _SECRET_TEXT.sub(BLOT, text)
-
-
-def safe_facts(facts: dict[str, Any]) -> dict[str, Any]:
-    """The fields with credentials blotted out, by name and by look."""
-    return {
-        name: BLOT if _SECRET_NAME.search(name) else safe(value) if isinstance(value, str) else value
-        for name, value in facts.items()
-    }
+_encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 class Log:
@@ -44,34 +33,40 @@ class Log:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"{ROOT}.{name}")
 
-    def info(self, message: str, **facts: Any) -> None:
+    def info(self, message: str, **facts: object) -> None:
         self._write(logging.INFO, message, facts)
 
-    def warning(self, message: str, **facts: Any) -> None:
+    def warning(self, message: str, **facts: object) -> None:
+        """A human may act on it."""
         self._write(logging.WARNING, message, facts)
 
-    def error(self, message: str, **facts: Any) -> None:
+    def error(self, message: str, **facts: object) -> None:
+        """We failed."""
         self._write(logging.ERROR, message, facts)
 
-    def detail(self, message: str, **facts: Any) -> None:
+    def detail(self, message: str, **facts: object) -> None:
         """A line that is wanted from verbosity 4 on, as klog's V(4)."""
         self._write(logging.DEBUG, message, facts)
 
-    def failed(self, message: str, error: BaseException, **facts: Any) -> None:
-        """An error of ours, with its traceback."""
+    def failed(self, message: str, error: BaseException, **facts: object) -> None:
+        """A bug of ours, with its traceback."""
         self._logger.error(message, exc_info=error, extra={"facts": facts}, stacklevel=2)
 
-    def _write(self, level: int, message: str, facts: dict[str, Any]) -> None:
+    def _write(self, level: int, message: str, facts: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, message, extra={"facts": facts}, stacklevel=3)
 
 
-def _quoted(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    facts: dict[str, object] = getattr(record, "facts", {})
+    return facts
+
+
+def _json(value: object) -> str:
+    try:
+        return _encoder.encode(value).decode()
+    except (TypeError, ValueError):  # keys that are no texts, numbers beyond 64 bits
+        return _encoder.encode(str(value)).decode()
 
 
 class KlogFormatter(logging.Formatter):
@@ -79,63 +74,69 @@ class KlogFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._pid = os.getpid()
+        self._pid = f"{os.getpid():>7}"
+        self._second, self._stamp = -1, ""
 
     def format(self, record: logging.LogRecord) -> str:
-        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
-        micros = int(record.created % 1 * 1_000_000)
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%m%d %H:%M:%S", time.localtime(second))
+        micros = int((record.created - second) * 1_000_000)
         letter = _LETTER.get(record.levelno, "I")
-        facts = safe_facts(getattr(record, "facts", {}))
-        head = f"{letter}{stamp}.{micros:06d} {self._pid:>7} {record.filename}:{record.lineno}] "
-        line = head + json.dumps(safe(record.getMessage()), ensure_ascii=False)
-        for name, value in facts.items():
-            line += f" {name}={_quoted(value)}"
+        parts = [f"{letter}{self._stamp}.{micros:06d} {self._pid} {record.filename}:{record.lineno}]"]
+        parts.append(_json(record.getMessage()))
+        for name, value in _facts(record).items():
+            parts.append(f"{name}={_json(BLOT if names_secret(name) else value)}")
+        line = " ".join(parts)
         if record.exc_info:
-            line += "\n" + safe(self.formatException(record.exc_info))
-        return line
+            line += "\n" + self.formatException(record.exc_info)
+        return safe(line)
 
 
 class JsonFormatter(logging.Formatter):
-    """component-base's JSON: ts in milliseconds, caller, msg, v, then the facts."""
+    """component-base's JSON: ts in milliseconds, caller, msg, v, then the facts; `level` is ours."""
 
     def format(self, record: logging.LogRecord) -> str:
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "ts": round(record.created * 1000, 3),
             "level": _WORD.get(record.levelno, "error"),
             "caller": f"{record.filename}:{record.lineno}",
-            "msg": safe(record.getMessage()),
-            "v": 4 if record.levelno == logging.DEBUG else 0,
-            **safe_facts(getattr(record, "facts", {})),
+            "msg": record.getMessage(),
+            "v": DETAIL_VERBOSITY if record.levelno == logging.DEBUG else 0,
         }
+        for name, value in _facts(record).items():
+            entry[f"fact_{name}" if name in entry else name] = BLOT if names_secret(name) else value
         if record.exc_info:
-            entry["err"] = safe(self.formatException(record.exc_info))
-        return json.dumps(entry, ensure_ascii=False, default=str)
+            entry["err"] = self.formatException(record.exc_info)
+        try:
+            return safe(_encoder.encode(entry).decode())
+        except (TypeError, ValueError):
+            return safe(_json({name: str(value) for name, value in entry.items()}))
 
 
-def set_up(
-    *,
-    verbosity: int,
-    form: Literal["text", "json"],
-    stderr: bool,
-    threshold: Literal["INFO", "WARNING", "ERROR", "FATAL"],
-    file: str,
-) -> None:
-    """Send nobiru's lines to standard error and, where `file` names one, to that file.
+def set_up(*, verbosity: int, form: Literal["text", "json"], threshold: Severity, file: str) -> None:
+    """Send nobiru's lines, and other libraries' warnings, to standard error and, where `file` names one, to that file.
 
+    The file may be moved away from outside: the next line opens it anew.
     Raises:  OSError if the file cannot be opened.
     """
-    root = logging.getLogger(ROOT)
-    root.handlers.clear()
-    root.propagate = False
-    root.setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
-    formatter: logging.Formatter = JsonFormatter() if form == "json" else KlogFormatter()
-    handlers: list[logging.Handler] = []
-    if stderr:
-        stream = logging.StreamHandler(sys.stderr)
-        stream.setLevel(_LEVEL[threshold])
-        handlers.append(stream)
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setLevel(_LEVEL[threshold])
+    handlers: list[logging.Handler] = [stream]
     if file:
-        handlers.append(logging.FileHandler(file, encoding="utf-8"))
+        handlers.append(logging.handlers.WatchedFileHandler(file, encoding="utf-8"))
+    formatter: logging.Formatter = JsonFormatter() if form == "json" else KlogFormatter()
     for handler in handlers:
         handler.setFormatter(formatter)
-        root.addHandler(handler)
+    ours, others = logging.getLogger(ROOT), logging.getLogger()
+    for logger in (ours, others):
+        for old in logger.handlers:
+            old.close()
+        logger.handlers[:] = handlers
+    ours.propagate = False
+    ours.setLevel(logging.DEBUG if verbosity >= DETAIL_VERBOSITY else logging.INFO)
+    others.setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+    logging.raiseExceptions = (
+        False  # a full disk or a closed stream must not end a loop, nor print a traceback for each line
+    )

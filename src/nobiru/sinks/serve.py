@@ -11,6 +11,7 @@ from typing import Protocol
 from aiohttp import web
 
 from nobiru.kernel.errors import ConfigError, NobiruError
+from nobiru.sinks.address import split_address
 
 PLANS_PATH = "/nobiru/v1/plans"
 BODY_BYTES_MAX = 4096
@@ -23,14 +24,6 @@ class Authorizer(Protocol):
     async def allowed(self, token: str, path: str) -> tuple[bool, str]:
         """(whether whoever has the token may get the path, why not).  Raises NobiruError where it cannot be told."""
         ...
-
-
-def split_address(address: str) -> tuple[str | None, int]:
-    """(host or None for all, port) of ":8085", "127.0.0.1:8085" or "[::1]:8085".  Raises ConfigError."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f'--address: "{address}" is not host:port, such as :8085')
-    return host.strip("[]") or None, int(port)
 
 
 def make_app(
