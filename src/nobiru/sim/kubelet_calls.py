@@ -76,10 +76,7 @@ class Calls:
     async def remove(self, action: RemovePod) -> None:
         """Delete the pod for good."""
         pod = action.pod
-        try:
-            await self._client.delete(PODS, pod.metadata.namespace, pod.name, grace_s=0, uid=pod.metadata.uid)
-        except KubeConflict:
-            return  # another pod of that name is there now: this one is gone
+        await self._client.delete(PODS, pod.metadata.namespace, pod.name, grace_s=0, uid=pod.metadata.uid)
 
     async def _patch(self, pod: HollowPod, body: Body) -> None:
         await self._client.patch(

@@ -13,7 +13,7 @@ from typing import Never
 from msgspec import Struct
 
 from nobiru.kernel.clock import Clock
-from nobiru.kernel.errors import KubeConflict, KubeError
+from nobiru.kernel.errors import KubeError
 from nobiru.kernel.objects import Node
 from nobiru.kube.cache import Cache
 from nobiru.kube.client import NODES, Client
@@ -127,9 +127,7 @@ class NodeLifecycle:
     async def _delete(self, name: str, uid: str) -> bool:
         try:
             await self._client.delete(NODES, "", name, uid=uid)
-        except KubeConflict:
-            return True  # another Node of that name is there now
-        except KubeError as error:
+        except KubeError as error:  # a conflict too: the cache will show the Node that has the name now
             log.warning("node not deleted", node=name, error=str(error))
             return False
         log.info("node deleted: its instance is gone", node=name)
