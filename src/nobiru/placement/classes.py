@@ -63,6 +63,15 @@ class PodClass(Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
+class _Shape(Struct, frozen=True, kw_only=True, eq=False):
+    """What follows from a spec alone."""
+
+    spec: PodSpec
+    request: dict[str, int]
+    host_ports: tuple[HostPort, ...]
+    unplanned: str
+
+
 class ClassTable:
     """Finds the class of a pod, and makes it when the pod is the first of its kind."""
 
@@ -72,6 +81,7 @@ class ClassTable:
         self._keys: list[bytes] = []
         self._free: list[int] = []
         self._recent: set[int] = set()
+        self._shapes: dict[bytes, _Shape] = {}
         self._encode = msgpack.Encoder(order="deterministic").encode
 
     def __len__(self) -> int:
@@ -132,6 +142,8 @@ class ClassTable:
             self._keys[index] = b""
         self._free.extend(sorted(gone, reverse=True))
         self._recent.clear()
+        kept = {id(pod_class.spec) for pod_class in self._by_key.values()}
+        self._shapes = {key: shape for key, shape in self._shapes.items() if id(shape.spec) in kept}
 
     def _add(
         self,
@@ -143,25 +155,22 @@ class ClassTable:
         spec: PodSpec,
     ) -> PodClass:
         index = self._free.pop() if self._free else len(self._classes)
-        if spec.volumes:
-            spec = replace(spec, volumes=tuple(_plain_token_volume(volume) for volume in spec.volumes))
-        request, problem = effective_request(spec)
-        ports = host_ports(spec)
-        alone = bool(ports) or _repels_itself(namespace, labels, spec)
+        shape = self._shape(spec)
+        alone = bool(shape.host_ports) or _repels_itself(namespace, labels, spec)
         made = PodClass(
             index=index,
             namespace=namespace,
             labels=labels,
             annotations=annotations,
             owner=owner,
-            spec=spec,
-            request=request,
-            host_ports=ports,
+            spec=shape.spec,
+            request=shape.request,
+            host_ports=shape.host_ports,
             priority=spec.priority,
             daemon=owner is not None and owner.kind == "DaemonSet",
             mirror=MIRROR_ANNOTATION in annotations,
             per_node_max=1 if alone else 0,
-            unplanned=problem or _unplanned(spec),
+            unplanned=shape.unplanned,
         )
         if index == len(self._classes):
             self._classes.append(made)
@@ -171,6 +180,19 @@ class ClassTable:
             self._keys[index] = key
         self._by_key[key] = made
         return made
+
+    def _shape(self, spec: PodSpec) -> _Shape:
+        """What classes with this spec share: a thousand Jobs of one CronJob are a thousand classes of one shape."""
+        if spec.volumes:
+            spec = replace(spec, volumes=tuple(_plain_token_volume(volume) for volume in spec.volumes))
+        key = self._encode(spec)
+        shape = self._shapes.get(key)
+        if shape is None:
+            request, problem = effective_request(spec)
+            shape = self._shapes[key] = _Shape(
+                spec=spec, request=request, host_ports=host_ports(spec), unplanned=problem or _unplanned(spec)
+            )
+        return shape
 
 
 def _controller(owners: tuple[OwnerReference, ...]) -> OwnerReference | None:

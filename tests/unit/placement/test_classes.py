@@ -139,6 +139,20 @@ def test_daemon_pods_are_of_their_templates_class() -> None:
     assert table.intern(pod("y", owner=DAEMON_SET, affinity=made_for("n1"))) is plain
 
 
+def test_classes_share_what_their_spec_says() -> None:
+    """Jobs of one CronJob differ by labels and owner only: one spec in memory, as long as any of them is there."""
+    table = ClassTable()
+    one = table.intern(pod("a", labels={"job-name": "a"}, volumes=token("abcde")))
+    two = table.intern(pod("b", labels={"job-name": "b"}, volumes=token("xyz12")))
+    table.retire({0, 1})
+    table.retire({1})
+    again = table.intern(pod("c", labels={"job-name": "c"}, volumes=token("fghij")))
+
+    assert one is not two
+    assert one.spec is two.spec is again.spec
+    assert one.request is two.request
+
+
 def test_claims_of_replicas_stay_recognisable() -> None:
     """A claim that each replica has for itself ends in a star."""
     assert class_of(pod("db-3", volumes=claim("data-db-3"))).claims == ("data-*",)
