@@ -29,7 +29,7 @@ from nobiru.nodes.plan.scale_down import ScaleDown
 from nobiru.placement.books import Books
 from tests.unit.nodes.builders_down import NOW_MS, GroupOf, World, acts, flags, plan
 
-IDLE_S = 10  # the scan interval: how long nothing happens before the next loop
+IDLE_MS = 10_000  # the scan interval: how long nothing happens before the next loop
 
 
 class Play(Struct, kw_only=True):
@@ -53,11 +53,17 @@ class Play(Struct, kw_only=True):
             now_ms = self.world.now_ms
             if not got.actions and got.wake_at_ms is None and not self.evicted:
                 return
-            step_ms = min(got.wake_at_ms or now_ms + IDLE_S * 1000, now_ms + IDLE_S * 1000) - now_ms
-            soonest = min([each - now_ms for each in self.evicted.values() if each > now_ms], default=step_ms)
-            self.advance(max(1, min(step_ms, soonest)) / 1000)
+            self.advance((self._next_ms(got, now_ms) - now_ms) / 1000)
             if self.world.now_ms - NOW_MS > until_s * 1000:
                 return
+
+    def _next_ms(self, got: ScaleDown, now_ms: int) -> int:
+        """When the next loop is: at the plan's own word, after what was done, or when the world has news."""
+        moments = [now_ms + IDLE_MS] if got.actions or got.wake_at_ms is None else [got.wake_at_ms]
+        moments += [] if got.wake_at_ms is None else [got.wake_at_ms]
+        moments += self.evicted.values()
+        moments += [milliseconds(each.metadata.deletion_timestamp) for each in self.world.pods]
+        return min(moment for moment in moments if moment > now_ms)
 
     def loop(self) -> ScaleDown:
         """One loop, all of whose actions succeed."""
@@ -158,7 +164,11 @@ class Play(Struct, kw_only=True):
                 self._change_budget(budget.name, +1)
 
     def _budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
-        return [each for each in self.world.budgets if selector_matches(each.spec.selector, pod.labels)]
+        return [
+            each
+            for each in self.world.budgets
+            if each.metadata.namespace == pod.metadata.namespace and selector_matches(each.spec.selector, pod.labels)
+        ]
 
     def _change_budget(self, name: str, by: int) -> None:
         budgets = tuple(

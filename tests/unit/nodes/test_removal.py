@@ -198,6 +198,15 @@ STEPS = [
         wake_s=10,
     ),
     Case(
+        name="without the right it is waited for",
+        given=one(
+            40, pod("p", "a", grace_s=3_600, deleted_s=-3_000, deletion_grace_s=3_600), rights=Rights(evict=False)
+        ),
+        acts=[],
+        reason="BEING_DELETED",
+        wake_s=3_030.001,
+    ),
+    Case(
         name="the scale-down-disabled annotation wins at any time",
         given=one(60, annotations={DISABLED: "true"}, memory=note(draining=50)),
         acts=["back a"],

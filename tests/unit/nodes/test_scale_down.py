@@ -219,6 +219,12 @@ ELIGIBILITY = [
         left={"a": "EVICTION_NOT_ALLOWED", "c": "NOT_UNNEEDED_LONG_ENOUGH"},
     ),
     Case(
+        name="pods on their way out need no eviction, only patience",
+        given=world([node("a")], [pod("p", "a", deleted_s=-20)], rights=Rights(evict=False), memory=due("a")),
+        acts=["mark a 3600s"],
+        left={"a": "EVICTION_NOT_ALLOWED"},
+    ),
+    Case(
         name="a pod must not be moved",
         given=world([node("a"), node("b")], [pod("p", "a", annotations={SAFE: "false"}), pod("q", "b", "600m")]),
         acts=[],

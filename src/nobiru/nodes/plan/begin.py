@@ -151,6 +151,9 @@ class Starter:
 
     def _limit(self, node: Unneeded) -> Why | None:
         """Which limit holds the node back, if one does."""
+        if not node.load.empty and not self.snap.rights.evict:
+            detail = f"{node.load.leaving} pods on their way out, which go by themselves"
+            return Why(reason=Reason.EVICTION_NOT_ALLOWED, detail=detail)
         if self.room[node.fact.group] <= 0:
             return Why(reason=Reason.GROUP_AT_MIN_SIZE, detail=f"{node.fact.group}, less those that go before")
         if self.removals <= 0:
@@ -214,7 +217,7 @@ class _Totals:
         staying = [
             node
             for node, fact in zip(snap.cluster.nodes.nodes, state.nodes, strict=True)
-            if fact.delete_mark is None and not fact.instance_leaving and not _is_virtual(node)
+            if self.least and fact.delete_mark is None and not fact.instance_leaving and not _is_virtual(node)
         ]
         self.total = {name: sum(node_amount(node, name) for node in staying) for name in self.least}
 

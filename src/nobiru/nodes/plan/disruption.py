@@ -43,21 +43,36 @@ def match_budgets(budgets: Sequence[PodDisruptionBudget], classes: Iterable[PodC
     Order: budgets by key, whatever order they came in.
     """
     ordered = sorted(budgets, key=lambda budget: budget.key)
-    by_namespace: dict[str, list[int]] = defaultdict(list)
+    finder = _ByLabel(classes)
+    covering: dict[int, list[int]] = {}
     for number, budget in enumerate(ordered):
-        by_namespace[budget.metadata.namespace].append(number)
-    covering: dict[int, tuple[int, ...]] = {}
-    for pod_class in classes:
-        found = tuple(
-            number
-            for number in by_namespace.get(pod_class.namespace, ())
-            if selector_matches(ordered[number].spec.selector, pod_class.labels)
-        )
-        if found:
-            covering[pod_class.index] = found
+        for pod_class in finder.selected(budget):
+            covering.setdefault(pod_class.index, []).append(number)
     return Budgets(
-        keys=tuple(budget.key for budget in ordered), allowed=tuple(map(_allowed, ordered)), covering=covering
+        keys=tuple(budget.key for budget in ordered),
+        allowed=tuple(map(_allowed, ordered)),
+        covering={index: tuple(numbers) for index, numbers in sorted(covering.items())},
     )
+
+
+class _ByLabel:
+    """Finds the classes that a budget covers by one of its labels: hundreds of each would be a hundred thousand pairs."""
+
+    def __init__(self, classes: Iterable[PodClass]) -> None:
+        self._all: dict[str, list[PodClass]] = defaultdict(list)
+        self._with: dict[tuple[str, str, str], list[PodClass]] = defaultdict(list)
+        for pod_class in classes:
+            self._all[pod_class.namespace].append(pod_class)
+            for key, value in pod_class.labels.items():
+                self._with[pod_class.namespace, key, value].append(pod_class)
+
+    def selected(self, budget: PodDisruptionBudget) -> list[PodClass]:
+        """The classes of the budget's namespace that its selector selects."""
+        namespace, selector = budget.metadata.namespace, budget.spec.selector
+        found = self._all.get(namespace, [])
+        for key, value in ((selector.match_labels or {}) if selector else {}).items():
+            found = min(found, self._with.get((namespace, key, value), []), key=len)
+        return [pod_class for pod_class in found if selector_matches(selector, pod_class.labels)]
 
 
 def _allowed(budget: PodDisruptionBudget) -> int:

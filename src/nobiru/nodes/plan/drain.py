@@ -65,6 +65,7 @@ class Drainer(Struct, frozen=True, kw_only=True):
     tries: Mapping[str, EvictionTry]
     allowance: Allowance
     now_ms: int
+    may_evict: bool
 
 
 def daemon_pods_to_evict(
@@ -141,7 +142,9 @@ class _Round:
 
     def _is_long(self, pod: PodEntry) -> bool:
         """Whether somebody deleted the pod with more grace than we give: an eviction shortens it."""
-        return self.group.cap_s > 0 and pod.deleted_ms - self.now_ms > self.group.cap_s * 1000
+        if not self.drainer.may_evict or self.group.cap_s <= 0:
+            return False
+        return pod.deleted_ms - self.now_ms > self.group.cap_s * 1000
 
     def _wait_for(self, pod: PodEntry) -> None:
         """A pod on its way out: its deletion time is when its grace ends; one deleted before the mark gets as long as ours."""

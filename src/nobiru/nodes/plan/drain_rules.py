@@ -8,7 +8,7 @@ the kube-system rule, which there lets a pod older than an hour go whatever else
 budgets blocks, since the API server refuses every eviction of it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -192,22 +192,16 @@ def judge_class(subject: Subject) -> Verdict:
     return next((verdict for rule in RULES if (verdict := rule(subject)) is not None), MOVE)
 
 
-def judge_classes(snap: Snapshot, budgets: Budgets, config: NodesConfig, classes: Iterable[int]) -> dict[int, Verdict]:
-    """The verdict on each of the classes, by index."""
-    readable = BUDGETS_KIND not in snap.rights.unreadable
-    return {
-        index: judge_class(
-            Subject(
-                pod_class=snap.cluster.classes[index],
-                budgets=budgets,
-                config=config,
-                controllers=snap.controllers,
-                unreadable_kinds=snap.unreadable_owner_kinds,
-                budgets_readable=readable,
-            )
-        )
-        for index in classes
-    }
+def subject_of(snap: Snapshot, budgets: Budgets, config: NodesConfig, class_index: int) -> Subject:
+    """A class of the Snapshot with what the rules may look at."""
+    return Subject(
+        pod_class=snap.cluster.classes[class_index],
+        budgets=budgets,
+        config=config,
+        controllers=snap.controllers,
+        unreadable_kinds=snap.unreadable_owner_kinds,
+        budgets_readable=BUDGETS_KIND not in snap.rights.unreadable,
+    )
 
 
 def verdict_of(pod: PodEntry, of_class: Verdict, now_ms: int) -> Verdict:

@@ -204,7 +204,7 @@ UNSEEN_MS_MAX = 10_000
 
 def is_unseen(fact: NodeFact, memory: Memory, now_ms: int) -> bool:
     """Whether we marked the node and the mark does not show yet."""
-    note = memory.removing.get(fact.name)
+    note = memory.removing.get(fact.name) if memory.removing else None
     if note is None or fact.delete_mark is not None or now_ms - note.begun_ms >= UNSEEN_MS_MAX:
         return False
     return memory.failed_removal_ms.get(fact.name, -1) < note.begun_ms

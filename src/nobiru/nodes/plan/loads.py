@@ -5,7 +5,7 @@ classes is read from the counts per class; single pods are looked at only where 
 age decides.
 """
 
-from collections.abc import Iterable
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -16,7 +16,7 @@ from nobiru.kernel.reason import BlockingPodReason
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Snapshot
 from nobiru.nodes.plan.disruption import Budgets, match_budgets
-from nobiru.nodes.plan.drain_rules import Verdict, is_long_terminating, judge_classes, verdict_of
+from nobiru.nodes.plan.drain_rules import Verdict, is_long_terminating, judge_class, subject_of, verdict_of
 from nobiru.placement.columns import Ints
 from nobiru.placement.entries import PodEntry
 
@@ -63,37 +63,43 @@ class Loads:
 
     def __init__(self, snap: Snapshot, config: NodesConfig) -> None:
         self.snap = snap
-        held = snap.cluster.held
-        used = np.unique(held.class_index).tolist()
-        self.budgets: Budgets = match_budgets(snap.budgets, (snap.cluster.classes[index] for index in used))
-        self.verdicts: dict[int, Verdict] = judge_classes(snap, self.budgets, config, used)
         self.odd: frozenset[int] = _odd_nodes(snap.cluster.pods)
-        self._ptr: list[int] = held.ptr.tolist()
-        self._class_index: list[int] = held.class_index.tolist()
-        self._count: list[int] = held.count.tolist()
-        self._by_age = {index for index, verdict in self.verdicts.items() if verdict.until_age_ms is not None}
+        self._config = config
+        self._verdicts: dict[int, Verdict] = {}
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        """The PodDisruptionBudgets and the classes that they cover."""
+        return match_budgets(self.snap.budgets, self.snap.cluster.classes)
 
     def of(self, node: int) -> Load:
         """What the node holds."""
-        span = range(self._ptr[node], self._ptr[node + 1])
-        if not span:
+        class_index, count = self.snap.cluster.held.of(node)
+        classes: list[int] = class_index.tolist()
+        if not classes:
             return EMPTY
-        classes = self._class_index[span.start : span.stop]
-        if node in self.odd or not self._by_age.isdisjoint(classes):
+        verdicts = [self._of_class(index) for index in classes]
+        if node in self.odd or any(verdict.until_age_ms is not None for verdict in verdicts):
             return self._by_pod(node)
         moves = []
         blocking = set()
-        for place, index in zip(span, classes, strict=True):
-            kind = self.verdicts[index].kind
-            if kind == "move":
-                moves.append((index, self._count[place]))
-            elif kind == "block":
+        for index, pods, verdict in zip(classes, count.tolist(), verdicts, strict=True):
+            if verdict.kind == "move":
+                moves.append((index, pods))
+            elif verdict.kind == "block":
                 blocking.add(index)
         return Load(moves=tuple(moves), blocked=self._first_blocking(node, blocking) if blocking else None)
 
     def verdict(self, pod: PodEntry) -> Verdict:
         """What a drain does with one pod that is bound to its node."""
-        return verdict_of(pod, self.verdicts[pod.pod_class.index], self.snap.now_ms)
+        return verdict_of(pod, self._of_class(pod.pod_class.index), self.snap.now_ms)
+
+    def _of_class(self, index: int) -> Verdict:
+        found = self._verdicts.get(index)
+        if found is None:
+            found = judge_class(subject_of(self.snap, self.budgets, self._config, index))
+            self._verdicts[index] = found
+        return found
 
     def hung(self) -> list[tuple[int, PodEntry]]:
         """(node, pod) of every pod whose deletion hangs: it is not counted as using its node any more."""
@@ -108,7 +114,7 @@ class Loads:
     def _first_blocking(self, node: int, blocking: set[int]) -> Blocked:
         pods = self.snap.cluster.pods[node]
         pod = next(pod for pod in pods if pod.pod_class.index in blocking)
-        return blocked_by(pod, self.verdicts[pod.pod_class.index])
+        return blocked_by(pod, self._of_class(pod.pod_class.index))
 
     def _by_pod(self, node: int) -> Load:
         moves: dict[int, int] = {}
@@ -144,11 +150,6 @@ def _odd_nodes(pods: tuple[tuple[PodEntry, ...], ...]) -> frozenset[int]:
     return frozenset(
         node for node, here in enumerate(pods) if any(map(_DELETED_MS, here)) or any(map(_NOMINATED, here))
     )
-
-
-def class_rows(loads: Iterable[Load]) -> tuple[int, ...]:
-    """All classes that have pods to move, by index."""
-    return tuple(sorted({index for load in loads for index, _ in load.moves}))
 
 
 def node_of_entries(ptr: Ints) -> Ints:

@@ -353,7 +353,13 @@ CHECKS: tuple[Callable[[Going, Site], Step | None], ...] = (
 def _go_on(going: Going, site: Site) -> Step:
     """Evict, wait for pods, wait for whoever asked to, terminate."""
     now_ms = site.snap.now_ms
-    drainer = Drainer(config=site.config.drain, tries=site.memory.evictions, allowance=site.allowance, now_ms=now_ms)
+    drainer = Drainer(
+        config=site.config.drain,
+        tries=site.memory.evictions,
+        allowance=site.allowance,
+        now_ms=now_ms,
+        may_evict=site.snap.rights.evict,
+    )
     step = drain_step(_drain_node(going, site), drainer)
     if step.failed:
         return _back(going, site, Reason.RECENTLY_UNREMOVABLE, step.failed)

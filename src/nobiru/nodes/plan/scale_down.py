@@ -213,6 +213,8 @@ def _places(
     receives: Bools,
 ) -> _Places:
     """Where the pods would go, removals under way first: room is given once."""
+    if not going and not candidates:
+        return _Places(going=(), candidates=(), classes=())
     moves = [each.moves if each.mark.ours else () for each in going] + [each.load.moves for each in candidates]
     rows = sorted({index for pods in moves for index, _ in pods})
     row_of = {index: row for row, index in enumerate(rows)}

@@ -27,9 +27,11 @@ def soft_taints(
     off: list[Action] = []
     on: list[Action] = []
     for fact, node in zip(state.nodes, snap.cluster.nodes.nodes, strict=True):
+        since_ms = timers.since_ms.get(fact.name)
+        if since_ms is None and not node.spec.taints:
+            continue
         if fact.delete_mark is not None or fact.name in begun or not fact.group or fact.name in timers.kept:
             continue
-        since_ms = timers.since_ms.get(fact.name)
         marked = has_candidate_taint(node)
         void = since_ms is None or (fact.candidate_since_ms or 0) // 1000 < since_ms // 1000
         if marked and (void or count_max == 0):
