@@ -566,6 +566,15 @@ DAEMONS = [
 ]
 
 
+def test_evicting_daemon_pods_does_not_make_an_empty_node_a_drained_one() -> None:
+    """Pods that come to an empty node while its DaemonSet pods leave still stop the removal."""
+    config = flags(daemonset_eviction_for_empty_nodes="true")
+    got = plan(one(60, daemon_pod("d", "a"), memory=note("empty")), config)
+    assert (acts(got.actions), got.memory.removing["a"].draining_ms) == (["evict d off a 30s"], 0)
+    late = one(60, daemon_pod("d", "a", deleted_s=-20), pod("late", "a", age_s=1), memory=got.memory)
+    assert acts(plan(late, config).actions) == ["back a"]
+
+
 @pytest.mark.parametrize(("name", "pods", "given", "memory", "want"), DAEMONS, ids=[case[0] for case in DAEMONS])
 def test_daemon_pods(name: str, pods: list[object], given: dict[str, str], memory: Memory, want: list[str]) -> None:
     """DaemonSet pods go last, by flags and annotation, and never keep a node for longer than their grace."""

@@ -364,7 +364,9 @@ def _go_on(going: Going, site: Site) -> Step:
     if step.failed:
         return _back(going, site, Reason.RECENTLY_UNREMOVABLE, step.failed)
     if not step.done:
-        begun = going.note.draining_ms or (now_ms if step.evict else 0)
+        moving = {pod.uid for pod in going.move}
+        begins = any(each.uid in moving for each in step.evict)  # DaemonSet pods alone leave an empty node empty
+        begun = going.note.draining_ms or (now_ms if begins else 0)
         left = tuple(each.pod for each in step.evict) + step.waiting
         return Step(
             why=Why(reason=Reason.BEING_DELETED, detail=f"{len(left)} pods to go: {_keys(left)}"),
