@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Never
 
+from msgspec.structs import replace
+
 from nobiru.aws.groups import Groups as AwsGroups
 from nobiru.aws.groups import GroupSpec, Wanted
 from nobiru.aws.session import Aws
@@ -37,7 +39,7 @@ from nobiru.sinks.health import Limits, check
 from nobiru.sinks.journal import Journal
 from nobiru.sinks.log import Log
 from nobiru.sinks.prometheus import NodesMetrics
-from nobiru.sinks.serve import make_app, serving
+from nobiru.sinks.serve import Verdict, make_app, serving
 
 log = Log("nodes")
 
@@ -69,12 +71,12 @@ class ApiAuthorizer:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def allowed(self, token: str, path: str) -> tuple[bool, str]:
-        """(allowed, why not).  Raises KubeError."""
+    async def judge(self, token: str, path: str) -> Verdict:
+        """Whether whoever has the token may get the path.  Raises KubeError."""
         review: dict[str, Any] = await self._client.create(TOKEN_REVIEWS, "", {"spec": {"token": token}}, dict)
         status = review.get("status") or {}
         if not status.get("authenticated"):
-            return False, "the token is not valid"
+            return Verdict("unauthenticated", "the token is not valid")
         user = status.get("user") or {}
         spec = {
             "user": user.get("username", ""),
@@ -84,8 +86,8 @@ class ApiAuthorizer:
         }
         answer: dict[str, Any] = await self._client.create(SUBJECT_REVIEWS, "", {"spec": spec}, dict)
         if (answer.get("status") or {}).get("allowed"):
-            return True, ""
-        return False, f"{spec['user']} may not get {path}: grant the nonResourceURL"
+            return Verdict("allowed")
+        return Verdict("forbidden", f"{spec['user']} may not get {path}: grant the nonResourceURL")
 
 
 def as_they_are(ports: Ports) -> Ports:
@@ -139,6 +141,8 @@ class _Program:
     def __init__(
         self, config: NodesConfig, client: Client, aws: Aws, metrics: NodesMetrics, wrap: PortsWrapper
     ) -> None:
+        if config.process.dry_run:
+            config = replace(config, process=replace(config.process, write_status=False))
         self.config, self.client, self.metrics, self.wrap = config, client, metrics, wrap
         self.clock = SystemClock()
         self.identity = f"{socket.gethostname()}_{uuid.uuid4()}"
@@ -199,7 +203,7 @@ class _Program:
         """Serve, follow, lead, loop; returns the exit code."""
         log.info("nobiru nodes starts", identity=self.identity, compat=".".join(map(str, self.config.compat)))
         for warning in self.config.warnings:
-            log.warning("flag without effect", text=warning)
+            log.warning("flags", text=warning)
         limits = Limits(
             inactivity_ms=self.config.process.max_inactivity_ms,
             failing_ms=self.config.process.max_failing_time_ms,
@@ -210,6 +214,8 @@ class _Program:
             health=lambda: check(self.reporter.pulse, limits, self.clock.monotonic_ms()),
             plans=self.journal.render,
             authorizer=ApiAuthorizer(self.client),
+            profiling=self.config.process.profiling,
+            snapshotz=self.config.process.debugging_snapshot,
         )
         async with serving(app, self.config.process.address) as port:
             log.info("serving", address=self.config.process.address, port=port)
@@ -217,12 +223,14 @@ class _Program:
 
     async def _until_stopped(self, stopped: asyncio.Event) -> int:
         code = EXIT_OK
+        self.caches.budgets.resource = await self.client.discover()
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self.recorder.run(), name="events")]
-            background += [
+            background: list[asyncio.Task[None]] = [
                 tasks.create_task(self._follow(cache, seed), name=f"follow {cache.resource.plural}")
                 for seed, cache in enumerate(self.caches.all)
             ]
+            if not self.config.process.dry_run:  # a dry run leaves no trace, no event either
+                background.append(tasks.create_task(self.recorder.run(), name="events"))
             lead = tasks.create_task(self._lead(), name="lead")
             stop = tasks.create_task(stopped.wait(), name="stop")
             done, _ = await asyncio.wait((lead, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -231,7 +239,8 @@ class _Program:
             stop.cancel()
             lead.cancel()
             await asyncio.wait((lead,))
-            await self.recorder.drain(1.0)
+            if not self.config.process.dry_run:
+                await self.recorder.drain(1.0)
             if self.elector is not None:
                 await self.elector.release()
             for task in background:
@@ -243,20 +252,23 @@ class _Program:
         await follow(cache, self.client, self.clock, Follow(seed=seed + os.getpid()))
 
     async def _lead(self) -> None:
-        """Wait for the lock and for the caches, then loop until the lock is lost."""
-        if self.elector is None:
+        """Wait for the caches, then for the lock, then loop until the lock is lost.
+
+        A standby keeps its caches, so that taking over is a matter of the lock alone.
+        """
+        await self.caches.synced()
+        elector = self.elector
+        if elector is None:
             await self._loop()
-        await asyncio.gather(self.elector.acquire(), self.caches.synced())  # type: ignore[union-attr]
+            return
+        await elector.acquire()
         async with asyncio.TaskGroup() as tasks:
             looping = tasks.create_task(self._loop(), name="loop")
-            await self.elector.hold()  # type: ignore[union-attr]
+            await elector.hold()
             looping.cancel()
 
     async def _loop(self) -> None:
-        await self.caches.synced()
         kept = await self._kept()
-        if not await self.client.served("/apis/policy/v1"):
-            self.client.eviction_version = "v1beta1"
         self.reporter.leading()
         room = loop.Room(
             observe=self.observer.observe,

@@ -78,6 +78,7 @@ STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 JOBS = Resource("batch", "v1", "jobs", "Job")
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+PDBS_BETA = Resource("policy", "v1beta1", "poddisruptionbudgets", "PodDisruptionBudget")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
@@ -111,6 +112,17 @@ class _Wire(Struct, Generic[T], frozen=True):
 class _Status(Struct, frozen=True):
     message: str = ""
     reason: str = ""
+
+
+class _Served(Struct, frozen=True):
+    """One entry of a discovery document; `version` where it differs from the document's."""
+
+    name: str
+    version: str = ""
+
+
+class _ServedList(Struct, frozen=True):
+    resources: tuple[_Served, ...] = ()
 
 
 class Client:
@@ -253,15 +265,26 @@ class Client:
         answer: dict[str, Any] = await self.create(ACCESS_REVIEWS, "", body, dict)
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def served(self, path: str) -> bool:
-        """Whether the API server knows a path, such as "/apis/policy/v1"; refused or unreachable counts as known."""
+    async def discover(self) -> Resource:
+        """Learn which eviction this server takes; returns the PodDisruptionBudgets that it serves.
+
+        Kubernetes 1.21 serves policy/v1 budgets but takes v1beta1 evictions only; 1.11 knows v1beta1 alone.  A server that
+        does not answer now is taken for a current one.
+        """
+        core = await self._resources("/api/v1")
+        self.eviction_version = next(
+            (each.version for each in core if each.name == "pods/eviction" and each.version), "v1"
+        )
+        if core and not await self._resources("/apis/policy/v1"):
+            return PDBS_BETA
+        return PDBS
+
+    async def _resources(self, path: str) -> tuple[_Served, ...]:
+        """What a group and version serves; () where nothing is known."""
         try:
-            await self.request("GET", path)
-        except KubeNotFound:
-            return False
+            return self._decode(await self.request("GET", path), _ServedList).resources
         except KubeError:
-            return True
-        return True
+            return ()
 
     # The wire
 

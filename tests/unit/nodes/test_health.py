@@ -1,5 +1,7 @@
 """How nodes and groups are judged: machines on the way, failures, back-off, orphans."""
 
+from typing import Any
+
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -7,7 +9,7 @@ from msgspec.structs import replace
 from nobiru.kernel.cloud import Activity, NodeGroup
 from nobiru.kernel.objects import Node, Taint
 from nobiru.nodes.config import NodesConfig
-from nobiru.nodes.model import Backoff, Memory, Raise, Terminate
+from nobiru.nodes.model import Backoff, Freshness, Memory, Raise, Rights, Terminate
 from nobiru.nodes.plan.health import MISSING_MS_MAX, assess
 from tests.unit.nodes.builders_down import NOW_MS, flags, marked, node
 from tests.unit.nodes.builders_up import failed, group, pending, plan_for, raises, whys, world
@@ -208,3 +210,38 @@ def test_unhealthy_cluster_stops_scaling() -> None:
     assert not plan.healthy
     assert plan.actions == ()
     assert whys(plan) == {"p": "CLUSTER_UNHEALTHY"}
+
+
+def test_no_orphan_goes_where_a_node_names_no_machine() -> None:
+    """B44: a node without providerID may be the very machine that seems to have none; it is said, and nothing ends."""
+    memory = Memory(unregistered_since_ms=seen(x=901_000))
+    plan = plan_for([group("a", 1, booting=["x"])], [], [node("bare", provider_id="")], memory=memory)
+
+    assert plan.actions == ()
+    assert [note for note in plan.notes if "bare has no providerID" in note]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"freshness": Freshness(kube_age_ms=200_000)},
+        {"freshness": Freshness(cloud_age_ms=200_000)},
+        {"rights": Rights(unreadable=frozenset({"nodes"}))},
+        {"paused": frozenset({"down"})},
+    ],
+    ids=["stale cluster", "stale cloud", "nodes unreadable", "paused"],
+)
+def test_no_orphan_goes_by_doubtful_knowledge(more: dict[str, Any]) -> None:
+    """What is not known for sure ends no machine."""
+    memory = Memory(unregistered_since_ms=seen(x=901_000))
+
+    assert plan_for([group("a", 1, booting=["x"])], [], memory=memory, **more).actions == ()
+
+
+def test_brake_counts_orphans() -> None:
+    """Terminations of the last ten minutes leave room for this many more."""
+    memory = Memory(unregistered_since_ms=seen(x=901_000, y=901_000), terminated_ms=(NOW_MS - 1000,))
+    braked = flags(max_terminations_per_10m="2")
+    plan = plan_for([group("a", 2, booting=["x", "y"])], [], memory=memory, config=braked)
+
+    assert len([each for each in plan.actions if isinstance(each, Terminate)]) == 1

@@ -53,7 +53,7 @@ def with_refusals(snap: Snapshot, memory: Memory) -> Snapshot:
 def _join(snap: Snapshot, assessment: Assessment, up: ScaleUp, down: ScaleDown, loop: int) -> Plan:
     wakes = [each for each in (assessment.wake_at_ms, up.wake_at_ms, down.wake_at_ms) if each is not None]
     actions: tuple[Action, ...] = (*up.actions, *assessment.actions, *down.actions)
-    notes = (*right_notes(snap.rights), *_group_notes(snap), *assessment.notes)
+    notes = (*right_notes(snap.rights), *_group_notes(snap), *assessment.notes, *down.notes)
     said = down.memory.said
     return Plan(
         id=f"{snap.identity or 'plan'}-{loop}",

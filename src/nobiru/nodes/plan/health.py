@@ -20,6 +20,7 @@ from nobiru.nodes.model import Backoff, Failure, Memory, Raise, Snapshot, Termin
 from nobiru.nodes.plan.conditions import TaintRules, judge
 from nobiru.nodes.plan.marks import candidate_since_ms, delete_mark
 from nobiru.nodes.plan.membership import instance_id, owners
+from nobiru.nodes.plan.staleness import stale
 from nobiru.nodes.plan.state import ClusterState, GroupState, NodeFact
 from nobiru.nodes.plan.templates import Templates, plan_templates
 
@@ -33,6 +34,7 @@ CLOCK_SKEW_MS_MAX = 5_000
 # A restarted process has no request of its own to date a failure against: failures this recent still speak of today.
 RECENT_FAILURE_MS_MAX = 600_000
 MESSAGE_LENGTH_MAX = 500
+BRAKE_WINDOW_MS = 600_000
 # Machines that a group lists beside its desired capacity.
 STANDBY = ("Standby", "EnteringStandby", "Warmed")
 
@@ -88,7 +90,7 @@ def assess(snap: Snapshot, memory: Memory, config: NodesConfig) -> Assessment:
     raises: dict[GroupName, Raise] = {}
     backoff: dict[GroupName, Backoff] = {}
     missing_since: dict[GroupName, int] = {}
-    actions: list[Terminate] = []
+    orphans: list[Terminate] = []
     for group in snap.groups:
         tally = _tally(group, by_group[group.name], unregistered, memory, snap.now_ms, config)
         judged = _judge_group(group, tally, memory, snap, config)
@@ -101,7 +103,7 @@ def assess(snap: Snapshot, memory: Memory, config: NodesConfig) -> Assessment:
             backoff[group.name] = judged.backoff
         if judged.missing_since_ms is not None:
             missing_since[group.name] = judged.missing_since_ms
-        actions += _orphans(state, tally, config)
+        orphans += _orphans(state, tally, config)
     ready = sum(fact.condition == "ready" for fact in facts)
     unready = sum(fact.condition == "unready" for fact in facts)
     overdue = sum(state.long_unregistered for state in states.values())
@@ -120,8 +122,8 @@ def assess(snap: Snapshot, memory: Memory, config: NodesConfig) -> Assessment:
         ),
         memory=kept,
         failures=tuple(failures),
-        actions=tuple(actions) if not snap.paused & {"down"} else (),
-        notes=templates.notes,
+        actions=tuple(orphans[: _orphans_max(snap, memory, config)]),
+        notes=(*templates.notes, *_orphan_notes(snap, orphans)),
         wake_at_ms=_wake(states, backoff, missing_since, unregistered, snap.now_ms, config),
     )
 
@@ -396,6 +398,34 @@ def _orphans(state: GroupState, tally: _Tally, config: NodesConfig) -> list[Term
     return [
         Terminate(instance=each.id, group=state.group.name, node="", reason="unregistered")
         for each in sorted(tally.overdue, key=lambda each: each.id)[: max(0, room)]
+    ]
+
+
+def _nameless(snap: Snapshot) -> str:
+    """A node that names no machine at all, if there is one: it may be any machine that seems to have no node."""
+    return next((node.name for node in snap.cluster.nodes.nodes if not node.spec.provider_id), "")
+
+
+def _orphans_max(snap: Snapshot, memory: Memory, config: NodesConfig) -> int:
+    """How many machines without a node may be ended now.
+
+    None where the nodes are not known well enough to say that a machine has none: a healthy one must never go for it.
+    """
+    if snap.paused & {"down"} or stale(snap, config) or "nodes" in snap.rights.unreadable or _nameless(snap):
+        return 0
+    limit = config.scale_down.max_terminations_per_10m
+    recent = sum(snap.now_ms - at_ms < BRAKE_WINDOW_MS for at_ms in memory.terminated_ms)
+    return max(0, limit - recent) if limit > 0 else 2**31
+
+
+def _orphan_notes(snap: Snapshot, orphans: Sequence[Terminate]) -> list[str]:
+    name = _nameless(snap)
+    if not orphans or not name:
+        return []
+    return [
+        f"instance {each.instance} of group {each.group} has no node, but node {name} has no providerID and may be it: "
+        "it is not terminated"
+        for each in orphans
     ]
 
 

@@ -21,12 +21,11 @@ from nobiru.nodes.model import (
     RollBack,
     Terminate,
 )
-from nobiru.nodes.plan.health import next_backoff
+from nobiru.nodes.plan.health import BRAKE_WINDOW_MS, next_backoff
 
 # After a passing trouble (throttling, no answer) a group is tried again this soon, doubled each time up to the flag's maximum.
 TRANSIENT_BACKOFF_MS = 5_000
 _TRANSIENT = frozenset({"CloudThrottled", "CloudUnavailable", "Timeout"})
-BRAKE_WINDOW_MS = 600_000
 TERMINATING_MS_MAX = 600_000
 REFUSED_MS_MAX = 600_000  # a refused right is tried again after this long: somebody may have granted it
 API_CALL_ERROR = "apiCallError"  # Cluster Autoscaler's code
@@ -70,8 +69,9 @@ def _one(memory: Memory, outcome: Outcome, now_ms: int, config: NodesConfig) -> 
             return replace(memory, evictions={**memory.evictions, uid: tried})
         case BeginRemoval(node=node, group=group) if not outcome.ok:
             return _removal_failed(memory, node, group, now_ms)
-        case RollBack(node=node, group=group):
-            return _removal_failed(memory, node, group, now_ms)
+        case RollBack(node=node):
+            # A drain that failed rests its node; only a removal that could not begin pauses the others (spec 3.1).
+            return replace(memory, failed_removal_ms={**memory.failed_removal_ms, node: now_ms})
     return memory
 
 

@@ -21,6 +21,7 @@ from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Action, EvictionTry, Memory, RemovalKind, RemovalNote, RollBack, Snapshot, Terminate
 from nobiru.nodes.plan.disruption import Allowance
 from nobiru.nodes.plan.drain import Drainer, DrainNode, daemon_pods_to_evict, drain_step
+from nobiru.nodes.plan.health import BRAKE_WINDOW_MS
 from nobiru.nodes.plan.loads import Blocked, Loads, blocked_by
 from nobiru.nodes.plan.marks import DeleteMark, deletion_delays, removal_disabled
 from nobiru.nodes.plan.state import ClusterState, NodeFact
@@ -36,7 +37,6 @@ TERMINATED_MS_MAX = 60_000
 FAILED_RETRY_MS = 10_000
 # The cloud refuses to terminate for this long: the node is more use in service than marked.
 TERMINATE_MS_MAX = 120_000
-BRAKE_WINDOW_MS = 600_000
 RIGHT_TERMINATE = "autoscaling:TerminateInstanceInAutoScalingGroup"
 
 

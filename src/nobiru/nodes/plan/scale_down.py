@@ -28,6 +28,7 @@ from nobiru.nodes.plan.loads import Loads
 from nobiru.nodes.plan.removal import Brake, Going, Site, Step, goings, next_step, released
 from nobiru.nodes.plan.scale_options import pauses
 from nobiru.nodes.plan.soft_taints import soft_taints
+from nobiru.nodes.plan.staleness import stale
 from nobiru.nodes.plan.state import ClusterState
 from nobiru.nodes.plan.timers import Timers, run_timers, unneeded_since_ms
 from nobiru.placement.affinity import conflicts
@@ -35,12 +36,6 @@ from nobiru.placement.classes import PodClass
 from nobiru.placement.columns import Bools
 from nobiru.placement.filters import fits
 from nobiru.placement.removals import Candidate, Removal, plan_removals
-
-# A healthy watch brings a bookmark about once a minute (kube-apiserver watch cache), so after two the line is dead.
-KUBE_AGE_MS_MAX = 120_000
-# Groups are described every scan interval; three that failed in a row, and a minute for a call that hangs, are an outage.
-CLOUD_SCANS_MAX = 3
-CLOUD_GRACE_MS = 60_000
 
 
 class ScaleDown(Struct, frozen=True, kw_only=True):
@@ -116,14 +111,9 @@ def plan_scale_down(
 
 def _hold(snap: Snapshot, state: ClusterState, config: NodesConfig) -> Why | None:
     """Why nothing at all may be done, if so."""
-    cloud_ms_max = CLOUD_SCANS_MAX * config.process.scan_interval_ms + CLOUD_GRACE_MS
-    for word, age_ms, limit_ms in (
-        ("the API server", snap.freshness.kube_age_ms, KUBE_AGE_MS_MAX),
-        ("AWS", snap.freshness.cloud_age_ms, cloud_ms_max),
-    ):
-        if age_ms > limit_ms:
-            detail = f"{word}: {format_duration(age_ms)} old, at most {format_duration(limit_ms)}"
-            return Why(reason=Reason.STALE_KNOWLEDGE, detail=detail)
+    old = stale(snap, config)
+    if old is not None:
+        return old
     if not state.healthy:
         return Why(
             reason=Reason.CLUSTER_UNHEALTHY, detail=f"{state.unready_count} not ready, {state.ready_count} ready"
