@@ -102,10 +102,11 @@ class Groups:
     # Reading
 
     async def describe(self, node_instance_ids: frozenset[str]) -> Description:
-        """All groups that are ours; `node_instance_ids` are the EC2 instances of this cluster's nodes.
+        """All groups that are ours; `node_instance_ids` are the EC2 instances of this cluster's nodes ("" for none of them).
 
         Raises:  CloudError where AWS cannot be asked at all.
         """
+        node_instance_ids -= {""}
         explicit = {spec.name: spec for spec in self._wanted.explicit}
         named, found = await together([self._named(sorted(explicit)), self._discovered()])
         known, broken = understood([*named, *found])

@@ -24,7 +24,7 @@ from nobiru.aws.instance_types import InstanceType, bundled_types, from_answer
 from nobiru.aws.session import Aws, Clients
 from nobiru.aws.templates import Launch, launch_by_configuration, launch_by_template, ref_text, template_ref
 from nobiru.aws.together import together
-from nobiru.kernel.errors import CloudDenied, CloudError
+from nobiru.kernel.errors import CloudDenied, CloudError, CloudRejected
 
 A = TypeVar("A", bound=Answer)
 
@@ -161,8 +161,8 @@ class LaunchReader:
             )
 
     def _failed(self, before: _Kept | None, what: str, error: CloudError) -> _Kept:
-        """What stays after a failed call: the answer from before, asked for again soon."""
-        answer = before.answer if before else None
+        """What stays after a failed call: the answer from before, unless AWS says that there is none; asked for again soon."""
+        answer = before.answer if before and not isinstance(error, CloudRejected) else None
         refused = error.action if isinstance(error, CloudDenied) else ""
         why_not = f"{what} cannot be read: " + (f"allow {refused}" if refused else str(error))
         return _Kept(at_ms=self._now_ms(), answer=answer, why_not=why_not)

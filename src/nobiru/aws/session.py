@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
 
 from nobiru.aws import surroundings
 from nobiru.aws.translate import LIBRARY_ERRORS, credentials_refused, translated
@@ -99,13 +101,17 @@ class Clients:
             config=_config(WRITE_CONNECT_S_MAX, WRITE_READ_S_MAX, 1, agent),
         )
         self._ec2: EC2Client | None = None
+        self._ec2_lock = threading.Lock()  # making clients is not safe in several threads, using them is
 
     @property
     def ec2(self) -> EC2Client:
         """EC2, made on first use: a walk-through without any ec2 right never loads its model."""
-        if self._ec2 is None:
-            self._ec2 = self._session.client("ec2", region_name=self._region, verify=self._bundle, config=self._reads)
-        return self._ec2
+        with self._ec2_lock:
+            if self._ec2 is None:
+                self._ec2 = self._session.client(
+                    "ec2", region_name=self._region, verify=self._bundle, config=self._reads
+                )
+            return self._ec2
 
 
 def _config(connect_s: float, read_s: float, attempts: int, agent: str) -> Config:
@@ -158,11 +164,11 @@ class Aws:
         self._clients: Clients | None = None
         self._made_s = 0.0
         with _translating("sts:GetCallerIdentity"):
-            plain = botocore.session.get_session()
-            configured = plain.get_config_variable("ca_bundle")
-            self.region = region or surroundings.region(env, plain.get_config_variable("region"))
+            core = botocore.session.get_session()
+            configured = core.get_config_variable("ca_bundle")
+            self.region = region or surroundings.region(env, core.get_config_variable("region"))
             self._bundle = surroundings.ca_bundle(env, None if env.get("AWS_CA_BUNDLE") else configured)
-            found = boto3.session.Session(region_name=self.region).get_credentials()
+            found = core.get_credentials()
         self.warnings: tuple[str, ...] = self._look(env, found.method if found else None)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
 
@@ -201,8 +207,7 @@ class Aws:
         with self._lock:
             if self._clients is None:
                 with _translating("sts:GetCallerIdentity"):
-                    session = boto3.session.Session(region_name=self.region)
-                    self._clients = Clients(session, self.region, self._bundle.path, self._agent)
+                    self._clients = Clients(_session(self.region), self.region, self._bundle.path, self._agent)
                 self._made_s = time.monotonic()
             return self._clients
 
@@ -236,6 +241,22 @@ class Aws:
     def close(self) -> None:
         """Begin no more calls; those that began end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@lru_cache(maxsize=1)
+def _loader() -> Loader:
+    """The library's descriptions of AWS's services, parsed once a process: that is most of what making a client costs."""
+    return create_loader(botocore.session.get_session().get_config_variable("data_path"))
+
+
+def _session(region: str) -> boto3.session.Session:
+    """A session that reads the credential chain anew."""
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _loader())
+    made = boto3.session.Session(botocore_session=core, region_name=region)
+    paths = _loader().search_paths
+    paths[:] = dict.fromkeys(paths)  # each session adds its own path to the shared loader
+    return made
 
 
 @contextmanager
