@@ -4,16 +4,17 @@ Edge of the room.  Invariant: telling never changes what is done, and trouble in
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from nobiru.kernel.clock import Clock
-from nobiru.kernel.errors import CloudError, KubeConflict, KubeError, KubeNotFound
-from nobiru.kernel.objects import ConfigMap, Key
-from nobiru.kernel.reason import Reason
+from nobiru.kernel.errors import CloudError, KubeConflict, KubeError, KubeNotFound, QuantityError
+from nobiru.kernel.objects import ConfigMap, Key, Node
+from nobiru.kernel.quantity import resource_amount
+from nobiru.kernel.reason import Reason, Why
 from nobiru.kube.client import CONFIGMAPS, Client
 from nobiru.kube.events import Recorder, Subject
 from nobiru.nodes.announce import Announcement, announcements
@@ -32,6 +33,7 @@ from nobiru.nodes.model import (
     UnmarkCandidate,
 )
 from nobiru.nodes.plan import persist
+from nobiru.nodes.plan.marks import DELETE_TAINT
 from nobiru.nodes.status import ANNOTATION, Transitions, go_time, initializing, render, transitions, words
 from nobiru.sinks.health import Pulse
 from nobiru.sinks.journal import Journal
@@ -68,6 +70,13 @@ class Reporter:
         self._told: dict[str, str] = {}
         self._status_trouble = ""
         self.pulse = Pulse()
+        limits = config.limits
+        for direction, cores, gib in (
+            ("minimum", limits.cores_min, limits.memory_gib_min),
+            ("maximum", limits.cores_max, limits.memory_gib_max),
+        ):
+            metrics.cpu_limits.labels(direction).set(cores)
+            metrics.memory_limits.labels(direction).set(gib * 2**30)
 
     # The loop's hooks
 
@@ -104,7 +113,7 @@ class Reporter:
         if self._config.process.write_status:
             await self._write_status(plan, memory)
         took_ms = self._clock.monotonic_ms() - (self.pulse.activity_ms or 0)
-        self._metrics.duration.labels("main").observe(took_ms / 1000)
+        self._metrics.duration.observe("main", took_ms / 1000)
         self.pulse = replace(self.pulse, success_ms=self._clock.monotonic_ms())
         log.detail("loop done", plan=plan.id, took_ms=took_ms, actions=len(outcomes), unneeded=len(plan.unneeded))
 
@@ -183,6 +192,9 @@ class Reporter:
         pending = sum(len(each.pods) for each in snap.cluster.pending)
         metrics.unschedulable.labels("unschedulable").set(pending)
         metrics.max_nodes.set(sum(each.max_size for each in reports))
+        cpu_milli, memory_bytes = capacity_in_use(snap.cluster.nodes.nodes)
+        metrics.cpu.set(cpu_milli / 1000)
+        metrics.memory.set(memory_bytes)
         metrics.unneeded.set(len(plan.unneeded))
         metrics.pending_deletions.set(sum(each.being_deleted for each in reports))
         whys = Tally(why.reason.peer for why in plan.nodes.values() if why.reason.peer)
@@ -198,6 +210,7 @@ class Reporter:
             metrics.show(metrics.group_backoff, {(name, each.code): 1 for name, each in resting.items()})
         for failure in plan.failures:
             metrics.failed_up.labels(failure.code, *NO_GPU.values()).inc()
+            metrics.failed_nodes.labels(failure.code).inc(failure.count)
         for outcome in outcomes:
             self._count(outcome)
 
@@ -271,6 +284,21 @@ class Reporter:
             return
 
 
+def capacity_in_use(nodes: Iterable[Node]) -> tuple[int, int]:
+    """(millicores, bytes) of all nodes but those being removed; what a node reports unreadably counts as nothing."""
+    texts: Tally[tuple[str, str]] = Tally()
+    for node in nodes:
+        if all(taint.key != DELETE_TAINT for taint in node.taints):
+            capacity = node.status.capacity or {}
+            texts[capacity.get("cpu", "0"), capacity.get("memory", "0")] += 1
+    cpu_milli = memory_bytes = 0
+    for (cpu, memory), count in texts.items():
+        with suppress(QuantityError):
+            cpu_milli += resource_amount("cpu", cpu) * count
+            memory_bytes += resource_amount("memory", memory) * count
+    return cpu_milli, memory_bytes
+
+
 def outcome_line(outcome: Outcome) -> tuple[str, dict[str, Any]]:
     """(message, facts) of an outcome's log line."""
     match outcome.action:
@@ -292,9 +320,19 @@ def outcome_line(outcome: Outcome) -> tuple[str, dict[str, Any]]:
             return "terminate instance", {"instance": instance, "group": group, "node": node, "reason": reason}
 
 
-def journal_entry(snap: Snapshot, plan: Plan, outcomes: tuple[Outcome, ...]) -> dict[str, Any]:
+def journal_entry(snap: Snapshot, plan: Plan, outcomes: tuple[Outcome, ...]) -> dict[str, object]:
     """One entry of the journal: what was seen in short, the whole plan, and how each action went."""
     whole = {name: getattr(plan, name) for name in plan.__struct_fields__ if name not in ("memory", "id")}
+    whole["pods"] = [
+        {"pods": each.pods, "why": _said(each.why), "groups": each.groups, "peer_groups": each.peer_groups}
+        for each in plan.pods
+    ]
+    whole["groups"] = {name: _said(why) for name, why in plan.groups.items()}
+    whole["nodes"] = {name: _said(why) for name, why in plan.nodes.items()}
+    whole["blocking"] = {
+        name: {"pod": pod, "reason": reason.name, "text": reason.sentence}
+        for name, (pod, reason) in plan.blocking.items()
+    }
     return {
         "id": plan.id,
         "now_ms": plan.now_ms,
@@ -302,9 +340,13 @@ def journal_entry(snap: Snapshot, plan: Plan, outcomes: tuple[Outcome, ...]) -> 
             "nodes": len(snap.cluster.nodes.names),
             "pending_pods": sum(len(each.pods) for each in snap.cluster.pending),
             "groups": {each.name: {"desired": each.desired, "instances": len(each.instances)} for each in snap.groups},
-            "rights": msgspec.to_builtins(snap.rights),
+            "rights": snap.rights,
             "paused": sorted(snap.paused),
         },
         "plan": whole,
         "outcomes": outcomes,
     }
+
+
+def _said(why: Why) -> dict[str, str]:
+    return {"reason": why.reason.name, "text": str(why)}

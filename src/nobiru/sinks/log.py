@@ -5,6 +5,7 @@ It refuses to know: where lines are shipped.  Invariant: no credential is ever p
 Source: k8s.io/klog v2 header and structured formats; k8s.io/component-base logs/json.
 """
 
+import json
 import logging
 import logging.handlers
 import os
@@ -65,8 +66,8 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 def _json(value: object) -> str:
     try:
         return _encoder.encode(value).decode()
-    except (TypeError, ValueError):  # keys that are no texts, numbers beyond 64 bits
-        return _encoder.encode(str(value)).decode()
+    except (TypeError, ValueError):  # half of a surrogate pair, as in a file name that is not UTF-8
+        return json.dumps(value, default=str, skipkeys=True)
 
 
 class KlogFormatter(logging.Formatter):
@@ -108,10 +109,7 @@ class JsonFormatter(logging.Formatter):
             entry[f"fact_{name}" if name in entry else name] = BLOT if names_secret(name) else value
         if record.exc_info:
             entry["err"] = self.formatException(record.exc_info)
-        try:
-            return safe(_encoder.encode(entry).decode())
-        except (TypeError, ValueError):
-            return safe(_json({name: str(value) for name, value in entry.items()}))
+        return safe(_json(entry))
 
 
 def set_up(*, verbosity: int, form: Literal["text", "json"], threshold: Severity, file: str) -> None:
