@@ -115,6 +115,8 @@ def _in_cluster() -> SingleConfig:
 
 
 def _from_file(path: str, flag: str) -> SingleConfig:
+    if Path(path).is_dir():
+        raise ConfigError(f"{flag}: {path} is a directory, not a kubeconfig: name the file in it")
     try:
         config = KubeConfig.from_file(path)
     except IsADirectoryError as error:
