@@ -1,7 +1,8 @@
 """The local copy of one resource kind: listed, then followed by watching, for ever.
 
 `Cache` holds, `follow` does the talking.  An expired revision lists again, and objects that vanished meanwhile are told as deleted;
-a lost line resumes; a silent server is left.  A kind that is refused or not served is `denied`: a fact, tried again slowly.
+a lost line resumes; a silent server is left; a revision that brings only trouble is given up.  A kind that is refused or not served
+is `denied`: a fact, tried again slowly.
 Invariant: listeners see every change exactly once, in order, between two awaits.
 """
 
@@ -14,7 +15,7 @@ from typing import Generic, Never, TypeVar
 from msgspec import Struct
 
 from nobiru.kernel.clock import Clock
-from nobiru.kernel.errors import KubeDenied, KubeError, KubeNotFound, RevisionExpired
+from nobiru.kernel.errors import KubeDenied, KubeError, KubeNotFound, KubeRejected, KubeThrottled, RevisionExpired
 from nobiru.kernel.objects import Key, KubeObject
 from nobiru.kube.client import Client, Resource
 from nobiru.kube.watch import Bookmark, Delete, EventDecoder, Upsert
@@ -28,6 +29,10 @@ WATCH_S_MIN, WATCH_S_MAX = 300, 600
 # API servers send a bookmark about once a minute: silence beyond that is a dead line.
 SILENCE_S_MAX = 75.0
 BACKOFF_S_FIRST, BACKOFF_S_MAX = 0.2, 10.0
+# A revision that brought nothing but trouble for this long is given up.  After etcd was restored from a backup ours lies in the
+# server's future: watches from it are refused as "too large", or stay silent, for ever.  Long enough for a server to restart
+# without all its clients listing everything again.
+GIVE_UP_S = 300.0
 LASTED_MS_MIN = 1_000  # a watch that ends sooner counts as a failure, or a confused server would be asked without pause
 DENIED_S = 60.0  # a refused kind is tried again after this long: somebody may have granted it
 GC_ITEMS_MIN = 5_000  # below this many items collecting garbage during a list costs nothing
@@ -41,6 +46,7 @@ class Follow(Struct, frozen=True, kw_only=True):
     watch_s: tuple[int, int] = (WATCH_S_MIN, WATCH_S_MAX)
     backoff_s: tuple[float, float] = (BACKOFF_S_FIRST, BACKOFF_S_MAX)
     denied_s: float = DENIED_S
+    give_up_s: float = GIVE_UP_S
     namespace: str = ""
     fields: str = ""
 
@@ -65,6 +71,7 @@ class Cache(Generic[T]):
         self.denied = ""  # the server's words, where it refuses the kind
         self.skipped = 0  # objects that could not be read: with any, what is not here may be there
         self.fresh_ms = 0  # by the monotonic clock: when the server was last heard
+        self.moved_ms = 0  # by the monotonic clock: when a list, an event or a bookmark last gave a revision
 
     def listen(self, upserted: Callable[[T | None, T], None], deleted: Callable[[T], None]) -> None:
         """Have every change told: (object before or None, object now), and the object that went."""
@@ -85,10 +92,12 @@ class Cache(Generic[T]):
         return tuple(self._items[key] for key in sorted(self._items))
 
     def upsert(self, item: T) -> None:
-        """Take an object in."""
-        kept = self._admit(item)
-        key = (kept.metadata.namespace, kept.metadata.name)
+        """Take an object in; one that a new list shows as it was is no news."""
+        key = (item.metadata.namespace, item.metadata.name)
         before = self._items.get(key)
+        if before is not None and _unchanged(before, item):
+            return
+        kept = self._admit(item)
         self._items[key] = kept
         for tell in self._upserted:
             tell(before, kept)
@@ -107,6 +116,12 @@ class Cache(Generic[T]):
         self.revision = revision
         self.denied = ""
         self.synced.set()
+
+
+def _unchanged(before: KubeObject, now: KubeObject) -> bool:
+    """Whether both are the same object in the same version."""
+    old, new = before.metadata, now.metadata
+    return new.resource_version != "" and (old.resource_version, old.uid) == (new.resource_version, new.uid)
 
 
 async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> Never:
@@ -133,8 +148,19 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
             await asyncio.sleep(how.denied_s * (1 + chance.random() / 10))
             continue
         except KubeError as error:
-            log.warning("watch lost", kind=cache.resource.plural, error=str(error))
+            _tell_lost(cache, error, again=wait.failures > 0)
+            idle_ms = clock.monotonic_ms() - cache.moved_ms
+            if isinstance(error, KubeRejected) or idle_ms >= how.give_up_s * 1000:
+                cache.revision = ""
+            await wait.sleep(error.retry_after_ms if isinstance(error, KubeThrottled) else None)
+            continue
         await wait.sleep()
+
+
+def _tell_lost(cache: Cache[T], error: KubeError, *, again: bool) -> None:
+    """One lost watch is everyday life (servers without bookmarks are silent where nothing happens); several in a row are not."""
+    tell = log.warning if again else log.detail
+    tell("watch lost", kind=cache.resource.plural, error=str(error))
 
 
 class _Backoff:
@@ -143,14 +169,18 @@ class _Backoff:
     def __init__(self, bounds_s: tuple[float, float], chance: random.Random) -> None:
         self._bounds_s, self._chance = bounds_s, chance
         self._next_s = bounds_s[0]
+        self.failures = 0  # in a row
 
     def worked(self) -> None:
         self._next_s = self._bounds_s[0]
+        self.failures = 0
 
-    async def sleep(self) -> None:
-        wait_s = self._next_s
-        self._next_s = min(wait_s * 2, self._bounds_s[1])
-        await asyncio.sleep(wait_s * (0.5 + self._chance.random()))
+    async def sleep(self, least_ms: int | None = None) -> None:
+        """Wait; at least for as long as the server asked."""
+        wait_s = self._next_s * (0.5 + self._chance.random())
+        self._next_s = min(self._next_s * 2, self._bounds_s[1])
+        self.failures += 1
+        await asyncio.sleep(max(wait_s, (least_ms or 0) / 1000))
 
 
 class _Listing:
@@ -193,6 +223,7 @@ async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> N
             gc.freeze()  # what stays for ever is not looked at again
     cache.skipped = skipped
     cache.replaced(seen, revision)
+    cache.moved_ms = clock.monotonic_ms()
 
 
 async def _watch(
@@ -201,31 +232,38 @@ async def _watch(
     """Follow until the server ends the watch.  Raises KubeError."""
     decoder = EventDecoder(cache.type)
     timeout_s = chance.randint(*how.watch_s)
-    began_ms = clock.monotonic_ms()
-    async with client.watch(
-        cache.resource,
-        how.namespace,
-        since=cache.revision,
-        timeout_s=timeout_s,
-        silence_s=how.silence_s_max,
-        fields=how.fields,
-    ) as chunks:
-        cache.fresh_ms = clock.monotonic_ms()
-        async for chunk in chunks:
-            before = decoder.skipped
-            events = decoder.feed(chunk)
-            cache.skipped += decoder.skipped - before
-            for event in events:
-                match event:
-                    case Upsert(item=item, revision=revision):
-                        cache.upsert(item)
-                    case Delete(item=item, revision=revision):
-                        cache.remove((item.metadata.namespace, item.metadata.name))
-                    case Bookmark(revision=revision):
-                        pass
-                cache.revision = revision
-            cache.fresh_ms = clock.monotonic_ms()
-            if cache.fresh_ms - began_ms >= LASTED_MS_MIN:
-                wait.worked()
-    if clock.monotonic_ms() - began_ms >= LASTED_MS_MIN:
-        wait.worked()
+    opened_ms: int | None = None
+    try:
+        async with client.watch(
+            cache.resource,
+            how.namespace,
+            since=cache.revision,
+            timeout_s=timeout_s,
+            silence_s=how.silence_s_max,
+            fields=how.fields,
+        ) as chunks:
+            cache.fresh_ms = opened_ms = clock.monotonic_ms()
+            async for chunk in chunks:
+                _apply(cache, decoder, chunk)
+                cache.fresh_ms = cache.moved_ms = clock.monotonic_ms()
+                if cache.fresh_ms - opened_ms >= LASTED_MS_MIN:
+                    wait.worked()
+    finally:
+        if opened_ms is not None and clock.monotonic_ms() - opened_ms >= LASTED_MS_MIN:
+            wait.worked()
+
+
+def _apply(cache: Cache[T], decoder: EventDecoder[T], chunk: bytes) -> None:
+    """Take over the events that the chunk completes.  Raises KubeError where the server sent one."""
+    before = decoder.skipped
+    events = decoder.feed(chunk)
+    cache.skipped += decoder.skipped - before
+    for event in events:
+        match event:
+            case Upsert(item=item, revision=revision):
+                cache.upsert(item)
+            case Delete(item=item, revision=revision):
+                cache.remove((item.metadata.namespace, item.metadata.name))
+            case Bookmark(revision=revision):
+                pass
+        cache.revision = revision
