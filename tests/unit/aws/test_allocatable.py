@@ -21,7 +21,8 @@ from nobiru.aws.allocatable import (
 )
 from nobiru.aws.instance_types import InstanceType, bundled_types
 from nobiru.kernel.cloud import NodeTemplate
-from nobiru.kernel.quantity import parse_quantity
+from nobiru.kernel.quantity import parse_quantity, resource_amount
+from nobiru.sim.machines import HARDWARE, Image, shape_of
 
 TYPES = sorted(bundled_types())
 
@@ -60,6 +61,24 @@ def test_estimate_promises_no_more_than_real_nodes_have(node: Measured) -> None:
             assert 0.945 <= mine["memory"] / parse_quantity(real) <= 1
     if node.cpu_milli:
         assert got.allocatable["cpu"] == node.cpu_milli
+
+
+@pytest.mark.parametrize("image", ["al2", "al2023", "rhel-3.11"])
+@pytest.mark.parametrize("type_", sorted(HARDWARE))
+def test_estimate_against_measured_machines(image: Image, type_: str) -> None:
+    """For every machine that the simulated world plays from measurements: nothing is promised that it lacks, and most of what it has."""
+    real, kind = shape_of(image, HARDWARE[type_]), bundled_types()[type_]
+    family: Family = "openshift3" if image == "rhel-3.11" else "eks"
+    got, blind = estimate(kind, family), estimate(kind, "unknown")
+
+    assert family_of(real.kubelet_version, real.os_image) == family
+    for name in ("cpu", "memory", "pods"):
+        has = resource_amount(name, real.allocatable[name])
+        assert blind.allocatable[name] <= got.allocatable[name] <= has
+    memory = resource_amount("memory", real.allocatable["memory"])
+    assert memory - got.allocatable["memory"] <= 320 * MIB + memory * 28 // 1000
+    assert kind.arch == real.arch
+    assert kind.devices.get("nvidia.com/gpu", 0) == real.gpus
 
 
 # Memory in MiB that the kubelet did not see.  Source: aws/karpenter-provider-aws 15e8769 zz_generated.memory_overhead.go, in MiB.
