@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from nobiru.cli.flags import nodes_config
 from nobiru.cli.pflag import parse, strip_program
-from nobiru.nodes.config import make_config
 from nobiru.nodes.flags import FLAGS
 from tests.docs.pages import ROOT
 
@@ -29,6 +29,6 @@ def test_command_is_real(words: list[str]) -> None:
         assert words[1] in TARGETS
     elif words[:2] == ["nobiru", "nodes"] or words[0] == "cluster-autoscaler":
         rest = words[2:] if words[0] == "nobiru" else words[1:]
-        assert make_config(parse(strip_program(rest), FLAGS)).process.namespace == "kube-system"
+        assert nodes_config(parse(strip_program(rest), FLAGS)).process.namespace == "kube-system"
     else:
         pytest.fail(f"the README types something that nobody checks: {words}")

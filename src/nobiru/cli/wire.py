@@ -9,17 +9,18 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Never
 
 from msgspec.structs import replace
 
+from nobiru.aws.allocatable import cluster_family
 from nobiru.aws.groups import Groups as AwsGroups
 from nobiru.aws.groups import GroupSpec, Wanted
 from nobiru.aws.session import Aws
 from nobiru.cli.startup_checks import check_ca_bundles
 from nobiru.kernel.errors import ConfigError, KubeError, NobiruError
-from nobiru.kernel.objects import Key
+from nobiru.kernel.objects import Key, Node
 from nobiru.kube.cache import Cache, Follow, follow
 from nobiru.kube.client import SUBJECT_REVIEWS, TOKEN_REVIEWS, Client
 from nobiru.kube.connect import connect
@@ -144,6 +145,7 @@ class _Program:
         if config.process.dry_run:
             config = replace(config, process=replace(config.process, write_status=False))
         self.config, self.client, self.metrics, self.wrap = config, client, metrics, wrap
+        self.aws_warnings = aws.warnings
         self.clock = SystemClock()
         self.identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self.news = News(self.clock)
@@ -166,6 +168,7 @@ class _Program:
             clock=self.clock,
             config=config,
             identity=self.identity,
+            note_nodes=self._note_nodes,
         )
         self.reporter = Reporter(
             client=client,
@@ -196,14 +199,19 @@ class _Program:
         found = self.caches.pods.get(key) if kind == "Pod" else self.caches.nodes.get(key)
         return found.metadata.uid if found is not None else ""
 
+    def _note_nodes(self, nodes: Iterable[Node]) -> None:
+        """Tell the cloud's side what kind of nodes the cluster has: its estimates of new ones depend on it."""
+        infos = (node.status.node_info for node in nodes)
+        self.cloud.family = cluster_family(
+            [(info.kubelet_version, info.os_image) for info in infos if info is not None]
+        )
+
     def _cloud_is_stale(self) -> None:
         self.observer.stale = True
 
     async def run(self, stopped: asyncio.Event) -> int:
         """Serve, follow, lead, loop; returns the exit code."""
         log.info("nobiru nodes starts", identity=self.identity, compat=".".join(map(str, self.config.compat)))
-        for warning in self.config.warnings:
-            log.warning("flags", text=warning)
         limits = Limits(
             inactivity_ms=self.config.process.max_inactivity_ms,
             failing_ms=self.config.process.max_failing_time_ms,

@@ -5,13 +5,12 @@ there is no await, so a Snapshot is of one moment.  Invariant: an answer of the 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from nobiru.kernel.clock import Clock
-from nobiru.kernel.cloud import NodeGroup
 from nobiru.kernel.errors import CloudError, KubeError
 from nobiru.kernel.objects import ConfigMap, Node, Pod, PodDisruptionBudget, Workload
 from nobiru.kernel.reason import Why
@@ -116,11 +115,11 @@ class Observer:
         clock: Clock,
         config: NodesConfig,
         identity: str,
-        describe_done: Callable[[Sequence[NodeGroup]], None] = lambda groups: None,
+        note_nodes: Callable[[Iterable[Node]], None],
     ) -> None:
         self._caches, self._groups, self._client = caches, groups, client
         self._clock, self._config, self._identity = clock, config, identity
-        self._describe_done = describe_done
+        self._note_nodes = note_nodes
         self._description: Description | None = None
         self._described_ms = 0
         self._rights = Rights()
@@ -153,6 +152,7 @@ class Observer:
         if self._description is not None and not self.stale and age_ms < limit_ms - 50:
             return
         ids = frozenset(instance_id(node.spec.provider_id) for node in self._caches.nodes.values())
+        self._note_nodes(self._caches.nodes.values())
         began_ms = self._clock.monotonic_ms()
         try:
             self._description = await self._groups.describe(ids)
@@ -163,7 +163,6 @@ class Observer:
             return
         self._described_ms = began_ms
         self.stale = False
-        self._describe_done(self._description.groups)
 
     async def _ask_rights(self) -> None:
         now_ms = self._clock.monotonic_ms()
