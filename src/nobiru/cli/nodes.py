@@ -36,12 +36,14 @@ def nodes(words: Sequence[str]) -> int:
 
 
 def run(config: NodesConfig) -> int:
-    """Say who starts, check what can be checked without the world, and run; returns the exit code.
+    """Say who starts and what is to be said of the flags, and run; returns the exit code.
 
     Raises:  NobiruError.
     """
     release, ours = f"{config.compat[0]}.{config.compat[1]}", version("nobiru")
     log.info(f"Cluster Autoscaler {release}, by nobiru {ours}", version=ours, compat=release)
+    for warning in config.warnings:
+        log.warning("flags", text=warning)
     from nobiru.cli.wire import run_nodes  # boto3 and numpy load here: a wrong flag is answered at once
 
     return run_nodes(config)
