@@ -269,22 +269,24 @@ class Client:
         """Learn which eviction this server takes; returns the PodDisruptionBudgets that it serves.
 
         Kubernetes 1.21 serves policy/v1 budgets but takes v1beta1 evictions only; 1.11 knows v1beta1 alone.  A server that
-        does not answer now is taken for a current one.
+        does not answer, or refuses to, is taken for a current one.
         """
-        core = await self._resources("/api/v1")
+        core = await self._resources("/api/v1") or ()
         self.eviction_version = next(
             (each.version for each in core if each.name == "pods/eviction" and each.version), "v1"
         )
-        if core and not await self._resources("/apis/policy/v1"):
+        if core and await self._resources("/apis/policy/v1") == ():
             return PDBS_BETA
         return PDBS
 
-    async def _resources(self, path: str) -> tuple[_Served, ...]:
-        """What a group and version serves; () where nothing is known."""
+    async def _resources(self, path: str) -> tuple[_Served, ...] | None:
+        """What a group and version serves; () where the server does not have it, None where it does not say."""
         try:
             return self._decode(await self.request("GET", path), _ServedList).resources
-        except KubeError:
+        except KubeNotFound:
             return ()
+        except KubeError:
+            return None
 
     # The wire
 
