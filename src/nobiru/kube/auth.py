@@ -78,22 +78,23 @@ class ExecAuth(httpx.Auth):
             )
         path = next((each.value for each in plugin.env or () if each.name == "PATH"), None)
         if shutil.which(plugin.command, path=path) is None:
-            raise ConfigError(
-                f'exec credential plugin "{plugin.command}" cannot be found: install it or correct the kubeconfig'
-            )
+            hint = " ".join((plugin.installHint or "install it or correct the kubeconfig").split())
+            raise ConfigError(f'exec credential plugin "{plugin.command}" cannot be found: {hint}')
         self._plugin, self._server, self._context, self._renewed = plugin, server, context, renewed
         self._certificate = ""
         self._token = ""
         self._expires_s: float | None = None
-        self._fresh = False
-        self._lock = asyncio.Lock()
+        self._number = 0  # of the credential in use; 0 before the first
+        self._refused = 0  # the number of the last one that got a 401
+        self._running: asyncio.Task[None] | None = None
 
     async def async_auth_flow(self, request: httpx.Request) -> AsyncGenerator[httpx.Request, httpx.Response]:
         await self._ensure()
+        used = self._number
         self._sign(request)
         response = yield request
         if response.status_code == 401:
-            self._fresh = False
+            self._refused = max(self._refused, used)  # several calls may be refused with one token: one run renews it
             await self._ensure()
             self._sign(request)
             yield request
@@ -102,11 +103,25 @@ class ExecAuth(httpx.Auth):
         if self._token:
             request.headers["Authorization"] = f"Bearer {self._token}"
 
+    def _usable(self) -> bool:
+        expired = self._expires_s is not None and time.time() > self._expires_s - EXPIRY_MARGIN_S
+        return self._number > self._refused and not expired
+
     async def _ensure(self) -> None:
-        async with self._lock:
-            expired = self._expires_s is not None and time.time() > self._expires_s - EXPIRY_MARGIN_S
-            if not self._fresh or expired:
-                self._take(await self._run())
+        """Have a credential; one run of the plugin serves all who wait.
+
+        The run outlives a caller that stops waiting: calls have seconds, a plugin that starts cold may need more, and
+        begun anew by each call it would never end.  It is bounded by itself, so no TaskGroup needs to hold it.
+        """
+        if self._usable():
+            return
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._renew(), name="exec credential plugin")
+            self._running.add_done_callback(_look_at)
+        await asyncio.shield(self._running)
+
+    async def _renew(self) -> None:
+        self._take(await self._run())
 
     async def _run(self) -> dict[str, Any]:
         """The plugin's answer.  Raises KubeUnavailable that names the plugin and what went wrong: it may work later."""
@@ -160,11 +175,22 @@ class ExecAuth(httpx.Auth):
             raise KubeUnavailable(f'exec credential plugin "{self._plugin.command}": no time: {expires!r}') from error
         certificate = str(status.get("clientCertificateData") or "")
         if certificate and certificate != self._certificate:
-            load_certificate(self._context, certificate, str(status.get("clientKeyData") or ""))
+            try:
+                load_certificate(self._context, certificate, str(status.get("clientKeyData") or ""))
+            except ssl.SSLError as error:
+                raise KubeUnavailable(
+                    f'exec credential plugin "{self._plugin.command}": its client certificate does not load'
+                ) from error
             if self._certificate:
                 self._renewed()
             self._certificate = certificate
-        self._fresh = True
+        self._number += 1
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """A failure that nobody waits for any more is no news: the next call runs the plugin again."""
+    if not task.cancelled():
+        task.exception()
 
 
 class RenewedTransport(httpx.AsyncBaseTransport):

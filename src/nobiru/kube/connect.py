@@ -7,6 +7,7 @@ import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2 as httpx
 import msgspec
@@ -32,9 +33,10 @@ def connect(
     user_agent: str = "nobiru",
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Client:
-    """A Client for the named kubeconfig, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
+    """A Client for the named kubeconfig, else the URL, else $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config.
 
-    `kubernetes_url` names the server where no kubeconfig does; its query part is ignored.
+    `kubernetes_url` is Cluster Autoscaler's --kubernetes: another server, with the pod's credentials where there are any,
+    unless it ends in `?inClusterConfig=false`.
     Raises:  ConfigError.
     """
     config = find_config(kubeconfig, kubernetes_url)
@@ -63,7 +65,10 @@ def connect(
 def _auth(config: SingleConfig, context: ssl.SSLContext, renewed: Callable[[], None]) -> httpx.Auth | None:
     user = config.user
     if user is not None and user.exec is not None:
-        return ExecAuth(user.exec, config.cluster.server or "", context, renewed)
+        plugin, command = user.exec, user.exec.command
+        if os.sep in command:  # as in kubectl: beside the kubeconfig, not where we happen to be started
+            plugin = msgspec.structs.replace(plugin, command=str(config.abs_file(command)))
+        return ExecAuth(plugin, config.cluster.server or "", context, renewed)
     if user is not None and user.token_file is not None:
         return TokenFileAuth(str(config.abs_file(user.token_file)))
     auth: httpx.Auth | None = user_auth(user)
@@ -79,13 +84,16 @@ def find_config(kubeconfig: str, kubernetes_url: str) -> SingleConfig:
 
     Raises:  ConfigError.
     """
-    named = kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    if named:
-        return _from_file(named, "--kubeconfig" if kubeconfig else "KUBECONFIG")
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT, "token").exists():
-        return _in_cluster()
+    if kubeconfig:
+        return _from_file(kubeconfig, "--kubeconfig")
+    inside = bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and Path(SERVICE_ACCOUNT, "token").exists()
     if kubernetes_url:
-        return _single(KubeConfig.from_server(kubernetes_url.partition("?")[0]), "--kubernetes")
+        return _from_url(kubernetes_url, inside)
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    if named:
+        return _from_file(named, "KUBECONFIG")
+    if inside:
+        return _in_cluster()
     default = Path.home() / ".kube" / "config"
     if default.exists():
         return _from_file(str(default), "kubeconfig")
@@ -95,7 +103,20 @@ def find_config(kubeconfig: str, kubernetes_url: str) -> SingleConfig:
     )
 
 
-def _in_cluster() -> SingleConfig:
+def _from_url(kubernetes_url: str, inside: bool) -> SingleConfig:
+    """The server of the flag; options behind "?" are those of Cluster Autoscaler."""
+    parts = urlsplit(kubernetes_url)
+    server = f"{parts.scheme}://{parts.netloc}{parts.path}" if parts.netloc else ""
+    options = parse_qs(parts.query)
+    if inside and options.get("inClusterConfig", ["true"])[-1] != "false":
+        return _in_cluster(server)
+    if parts.scheme not in ("http", "https") or not server:
+        raise ConfigError(f"--kubernetes: {kubernetes_url!r} is no http or https URL")
+    return _single(KubeConfig.from_server(server), "--kubernetes")
+
+
+def _in_cluster(server: str = "") -> SingleConfig:
+    """The pod's own credentials, for the server that its environment names unless another is given."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not Path(SERVICE_ACCOUNT, "ca.crt").exists():
         raise ConfigError(f"{SERVICE_ACCOUNT}/ca.crt does not exist: mount the ServiceAccount's files")
@@ -104,7 +125,10 @@ def _in_cluster() -> SingleConfig:
         "clusters": [
             {
                 "name": "pod",
-                "cluster": {"server": f"https://{host}:{port}", "certificate-authority": f"{SERVICE_ACCOUNT}/ca.crt"},
+                "cluster": {
+                    "server": server or f"https://{host}:{port}",
+                    "certificate-authority": f"{SERVICE_ACCOUNT}/ca.crt",
+                },
             }
         ],
         "users": [{"name": "pod", "user": {"tokenFile": f"{SERVICE_ACCOUNT}/token"}}],
