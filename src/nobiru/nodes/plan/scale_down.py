@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nobiru.kernel.cloud import GroupName
-from nobiru.kernel.duration import format_duration
 from nobiru.kernel.objects import Key
 from nobiru.kernel.reason import BlockingPodReason, Reason, Why
 from nobiru.nodes.config import NodesConfig
