@@ -10,7 +10,7 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any, Literal, Never
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nobiru.kernel.clock import Clock
 from nobiru.kernel.errors import KubeDenied, KubeError, KubeNotFound
@@ -21,7 +21,8 @@ from nobiru.sinks.log import Log
 log = Log("events")
 
 QUEUE_MAX = 5_000
-MESSAGE_MAX = 1024  # the API server refuses longer ones
+MESSAGE_BYTES_MAX = 1024  # the limit of events.k8s.io; Go counts bytes
+NAME_MAX = 253  # of any object; a node's own name may be as long
 REPEAT_MS = 300_000  # Cluster Autoscaler: equal events within five minutes are not repeated
 BURST, REFILL_MS = 25, 300_000  # client-go's spam filter: 25 at once, one more every five minutes, per object
 REMEMBERED_MAX = 20_000
@@ -48,12 +49,12 @@ class _Event(Struct, frozen=True, kw_only=True):
 
 
 class _Known(Struct, kw_only=True):
-    """An event that exists: its name, how often, when last."""
+    """An event that exists: its name, how often, when last; equal ones are sent one after the other."""
 
     name: str
     count: int
     last_ms: int
-    first: str
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Recorder:
@@ -74,7 +75,7 @@ class Recorder:
     def record(self, subject: Subject, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Note an event; equal ones within five minutes are left out."""
         now_ms = self._clock.now_ms()
-        message = message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - 1] + "…"
+        message = shortened(message)
         key = (subject, reason, message)
         known = self._known.get(key)
         if known is not None and now_ms - known.last_ms < self._repeat_ms:
@@ -84,7 +85,8 @@ class Recorder:
             return
         if known is None:
             digest = hashlib.sha256(f"{subject}{reason}{message}{now_ms}".encode()).hexdigest()[:16]
-            known = self._known[key] = _Known(name=f"{subject.name}.{digest}", count=0, last_ms=now_ms, first="")
+            name = f"{subject.name[: NAME_MAX - 1 - len(digest)].rstrip('-.')}.{digest}"
+            known = self._known[key] = _Known(name=name, count=0, last_ms=now_ms)
         known.last_ms = now_ms
         self._known.move_to_end(key)
         while len(self._known) > REMEMBERED_MAX:
@@ -134,8 +136,11 @@ class Recorder:
 
     async def _send(self, event: _Event) -> None:
         known = self._known.get((event.subject, event.reason, event.message))
-        if known is None:
-            return
+        if known is not None:
+            async with known.sending:  # a count must not be patched before its event is made
+                await self._send_known(event, known)
+
+    async def _send_known(self, event: _Event, known: _Known) -> None:
         moment = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         namespace = event.subject.namespace or CLUSTER_NAMESPACE
         known.count += 1
@@ -148,7 +153,6 @@ class Recorder:
                 known.count = 1  # it was cleared away: make it anew
             except KubeDenied:
                 return
-        known.first = moment
         await self._client.create(EVENTS, namespace, self._body(event, known, namespace, moment), KubeObject)
 
     def _body(self, event: _Event, known: _Known, namespace: str, moment: str) -> dict[str, Any]:
@@ -173,3 +177,11 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": self._host,
         }
+
+
+def shortened(message: str) -> str:
+    """The message within the limit, cut between two characters."""
+    whole = message.encode()
+    if len(whole) <= MESSAGE_BYTES_MAX:
+        return message
+    return whole[: MESSAGE_BYTES_MAX - 3].decode(errors="ignore") + "..."

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from nobiru.kube.events import BURST, MESSAGE_MAX, QUEUE_MAX, Recorder, Subject
+from nobiru.kube.events import BURST, MESSAGE_BYTES_MAX, NAME_MAX, QUEUE_MAX, Recorder, Subject, shortened
 from tests.unit.kube.server import serving, status
 from tests.unit.kube.test_lease import ManualClock
 
@@ -51,7 +51,7 @@ async def test_events_live_where_their_objects_do() -> None:
     assert sorted(seen.calls) == ["POST default", "POST ns"]
     assert by_kind["Node"]["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n"}
     assert by_kind["Pod"]["involvedObject"]["uid"] == "u"
-    assert len(by_kind["Pod"]["message"]) == MESSAGE_MAX
+    assert len(by_kind["Pod"]["message"]) == MESSAGE_BYTES_MAX
     assert by_kind["Node"]["source"] == {"component": "cluster-autoscaler"}
 
 
@@ -118,3 +118,50 @@ async def test_recording_never_waits() -> None:
         for number in range(QUEUE_MAX + 5):
             recorder.record(Subject(kind="Node", name=f"n{number}"), "Normal", "ScaleDown", "marked")
         assert recorder.dropped == 5
+
+
+LONG = [("fits", "é" * 512, 1024), ("too long", "x" * 1025, 1024), ("cut between characters", "é" * 600, 1023)]
+
+
+@pytest.mark.parametrize(("name", "message", "want_bytes"), LONG, ids=[row[0] for row in LONG])
+def test_a_message_is_cut_by_bytes(name: str, message: str, want_bytes: int) -> None:
+    """As Go counts them, and never inside a character."""
+    short = shortened(message)
+    assert len(short.encode()) == want_bytes
+    assert short == message or (short.endswith("...") and message.startswith(short[:-3]))
+
+
+async def test_the_longest_node_name_has_events() -> None:
+    """An event's name begins with its object's, and is a valid one itself."""
+    seen = Seen()
+    async with recording(seen, ManualClock()) as recorder:
+        recorder.record(Subject(kind="Node", name="a" * 230 + "." * 23), "Normal", "ScaleDown", "marked")
+        await recorder.drain(5)
+    name = seen.bodies[0]["metadata"]["name"]
+    assert len(name) <= NAME_MAX
+    assert name.startswith("a" * 230 + ".")
+    assert ".." not in name
+
+
+async def test_equal_events_at_once_are_counted_after_the_first_is_made() -> None:
+    """Several are sent at a time; a count that overtook its event would find nothing to count on."""
+    made = asyncio.Event()
+    seen = Seen()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            await asyncio.sleep(0.05)
+            made.set()
+        elif not made.is_set():
+            return status(404)
+        return await seen.answer(request)
+
+    async with serving(answer) as client:
+        recorder = Recorder(client, ManualClock(), component="cluster-autoscaler", record_duplicated=True)
+        running = asyncio.create_task(recorder.run())
+        for _ in range(3):
+            recorder.record(NODE, "Normal", "ScaleDown", "marked")
+        await recorder.drain(5)
+        running.cancel()
+    assert seen.calls == ["POST default", "PATCH default", "PATCH default"]
+    assert [body["count"] for body in seen.bodies] == [1, 2, 3]
