@@ -47,6 +47,7 @@ async def cloud(running: Cloud) -> AsyncIterator[Cloud]:
     """The cloud without troubles, before and after."""
     yield running
     await running.set_faults()
+    await running.set_timing(TIMING)
 
 
 def client(cloud: Cloud, service: str, key: Credentials | None = None, *, read_s: float = 10.0) -> Any:
@@ -97,6 +98,8 @@ def settled(group: str, count: int) -> Callable[[tuple[CloudInstance, ...]], boo
 
 async def test_an_instance_from_wish_to_grave(cloud: Cloud) -> None:
     """Rule: Describe lists an instance Pending, InService, Terminating, then no more; EC2 knows the same machine."""
+    # Slow enough that a busy machine still sees each state.
+    await cloud.set_timing(Timing(launch_ms=50, pending_ms=3_000, boot_ms=300, terminating_ms=3_000, retry_ms=300))
     await cloud.create_group("life", 0, 3, configuration="m5", tags={"team": "web"})
     scaling, ec2 = client(cloud, "autoscaling"), client(cloud, "ec2")
     await answer(scaling.set_desired_capacity, AutoScalingGroupName="life", DesiredCapacity=1, HonorCooldown=False)
