@@ -51,7 +51,10 @@ class Reason(Enum):
     SCALE_DOWN_UNREADY_DISABLED = ("unready nodes are not removed by configuration", "ScaleDownUnreadyDisabled")
     GROUP_AT_MIN_SIZE = ("the group is at its minimum size", "NodeGroupMinSizeReached")
     DELETION_BUDGET = ("as many nodes as allowed are already being removed", "NodeGroupMaxDeletionCountReached")
-    MINIMAL_RESOURCE_LIMIT = ("a cluster-wide minimum of cores or memory would be undercut", "MinimalResourceLimitExceeded")
+    MINIMAL_RESOURCE_LIMIT = (
+        "a cluster-wide minimum of cores or memory would be undercut",
+        "MinimalResourceLimitExceeded",
+    )
     BEING_DELETED = ("the node is being removed", "CurrentlyBeingDeleted")
     NO_PLACE_TO_MOVE_PODS = ("its pods fit nowhere else", "NoPlaceToMovePods")
     BLOCKED_BY_POD = ("a pod on it must not be moved", "BlockedByPod")
