@@ -146,7 +146,7 @@ def _terminated(outcome: Outcome, action: Terminate) -> Iterator[Announcement]:
 
 
 def _not_triggered(told: PodGroupWhy) -> Iterator[Announcement]:
-    if told.why.reason in _SILENT:
+    if told.why.reason in _SILENT and not (told.why.reason is Reason.FITS_ON_EXISTING_NODE and told.why.detail):
         return
     yield from _pods(told.pods, NORMAL, "NotTriggerScaleUp", f"pod didn't trigger scale-up: {not_triggered_text(told)}")
 

@@ -131,7 +131,8 @@ class Reporter:
         """One line per group of equal pods and per group that waits, when what is said of them changes."""
         said: dict[str, str] = {}
         for told in plan.pods:
-            if told.why.reason in (Reason.NODE_GROUP_GROWS, Reason.FITS_ON_EXISTING_NODE):
+            fits_here = told.why.reason is Reason.FITS_ON_EXISTING_NODE and not told.why.detail
+            if fits_here or told.why.reason is Reason.NODE_GROUP_GROWS:
                 continue
             said[f"pod {told.pods[0][0]}/{told.pods[0][1]}"] = str(told.why)
             if self._told.get(f"pod {told.pods[0][0]}/{told.pods[0][1]}") != str(told.why):

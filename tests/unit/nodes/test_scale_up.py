@@ -5,6 +5,7 @@ from msgspec import Struct
 
 from nobiru.kernel.cloud import NodeGroup
 from nobiru.kernel.objects import Node, OwnerReference, Pod, Taint, Toleration
+from nobiru.nodes.announce import announcements
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Backoff, DaemonPod, Demand, Memory, Rights, Snapshot
 from nobiru.nodes.plan.decide import decide
@@ -379,3 +380,14 @@ def test_scheduled_pods_are_left_alone() -> None:
     plan = plan_for([group("a", 1, nodes=["n1"])], [pod("w", "n1")], [node("n1")])
 
     assert plan.pods == ()
+
+
+def test_scheduler_that_disagrees_is_said() -> None:
+    """Room for a pod that the scheduler refuses for minutes is no silent no: an event tells it."""
+    fresh = plan_for([], [pending("p", age_s=60)], [node("n1")])
+    long = plan_for([], [pending("p", age_s=180)], [node("n1")])
+
+    assert [each.reason for each in announcements(fresh, (), flags())] == []
+    (event,) = announcements(long, (), flags())
+    assert event.reason == "NotTriggerScaleUp"
+    assert "such as a volume" in event.message

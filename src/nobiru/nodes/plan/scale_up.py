@@ -28,6 +28,12 @@ from nobiru.placement.columns import NodeColumns, TemplateNode, columns_of_templ
 from nobiru.placement.filters import fits, refusals
 from nobiru.placement.pack import NewNodes, order, pack_new, place
 
+# A scheduler that refuses a pod for this long, although there is room, obeys a rule that is not planned for.
+DISAGREEMENT_MS = 120_000
+DISAGREEMENT = (
+    "the scheduler has refused it for over 2m0s all the same: a rule that is not planned for, such as a volume"
+)
+
 
 class ScaleUp(Struct, frozen=True, kw_only=True):
     """What to raise, what every pending pod is told, and what is left of existing nodes.
@@ -141,8 +147,18 @@ class _Planner:
             needs_alien = np.asarray((self.stage.request[:, alien] > 0).any(axis=1))
             suits &= ~needs_alien[:, None]
         placed = place(request, self.ledger.left, suits, nodes.free, self.stage.per_node_max, conflicts=self.conflicts)
-        self._say(placed.placed, Why(reason=Reason.FITS_ON_EXISTING_NODE))
+        for index, keys in self.ledger.take(placed.placed):
+            if keys:
+                self.said.append(PodGroupWhy(pods=keys, why=self._fits_here(index)))
         return placed.free_after, placed.touched
+
+    def _fits_here(self, index: int) -> Why:
+        """That pods fit on existing nodes; said aloud where the scheduler has refused them for long all the same."""
+        pods = self.ledger.wants[index].pods
+        since_ms = min((pod.unschedulable_since_ms for pod in pods if pod.unschedulable_since_ms), default=0)
+        if since_ms and self.snap.now_ms - since_ms > DISAGREEMENT_MS:
+            return Why(reason=Reason.FITS_ON_EXISTING_NODE, detail=DISAGREEMENT)
+        return Why(reason=Reason.FITS_ON_EXISTING_NODE)
 
     def _onto_upcoming(self, column: int, group: GroupState) -> None:
         if group.upcoming <= 0 or not self.ledger.left.any() or not self.suits[:, column].any():
