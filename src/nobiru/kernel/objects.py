@@ -9,8 +9,12 @@ from datetime import datetime
 from msgspec import Struct, field
 
 
-class Wire(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of an API object: camelCase on the wire, absent fields take their defaults."""
+class Wire(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """A part of an API object: camelCase on the wire, absent fields take their defaults.
+
+    Values decoded from JSON cannot form cycles, so the garbage collector need not look at them: a cluster has hundreds of
+    thousands, and looking cost as much as decoding (2026-12).  No field may ever hold something that leads back.
+    """
 
 
 def milliseconds(moment: datetime | None) -> int:
