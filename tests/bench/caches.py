@@ -44,7 +44,7 @@ class SystemClock:
 
 
 def rows() -> list[Row]:
-    """List time, memory and watch rate against the targets of issue 3."""
+    """List time, memory and watch rate against their targets."""
     size = [str(count) for count in (POD_COUNT, NODE_COUNT, EVENT_COUNT)]
     with subprocess.Popen(
         [sys.executable, "-m", "tests.bench.cache_server", *size], stdout=subprocess.PIPE, text=True
