@@ -2,7 +2,7 @@
 
 `Cache` holds, `follow` does the talking.  An expired revision lists again, and objects that vanished meanwhile are told as deleted;
 a lost line resumes; a silent server is left; a revision that brings only trouble is given up.  A kind that is refused or not served
-is `denied`: a fact, tried again slowly.
+is `denied`: a fact, tried again ever more slowly; of a kind that was read until now, only once that lasts.
 Invariant: listeners see every change exactly once, in order, between two awaits.
 """
 
@@ -34,7 +34,10 @@ BACKOFF_S_FIRST, BACKOFF_S_MAX = 0.2, 10.0
 # without all its clients listing everything again.
 GIVE_UP_S = 300.0
 LASTED_MS_MIN = 1_000  # a watch that ends sooner counts as a failure, or a confused server would be asked without pause
-DENIED_S = 60.0  # a refused kind is tried again after this long: somebody may have granted it
+DENIED_S = 60.0  # a refused kind is tried again after this long at last: somebody may have granted it
+# An API server that just started refuses everybody until it has read its roles (1.36: for up to two seconds), so a kind that was
+# read until now is not refused before this long.
+DOUBT_S = 10.0
 GC_ITEMS_MIN = 5_000  # below this many items collecting garbage during a list costs nothing
 
 
@@ -46,6 +49,7 @@ class Follow(Struct, frozen=True, kw_only=True):
     watch_s: tuple[int, int] = (WATCH_S_MIN, WATCH_S_MAX)
     backoff_s: tuple[float, float] = (BACKOFF_S_FIRST, BACKOFF_S_MAX)
     denied_s: float = DENIED_S
+    doubt_s: float = DOUBT_S
     give_up_s: float = GIVE_UP_S
     namespace: str = ""
     fields: str = ""
@@ -128,6 +132,7 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
     """Keep the cache current until cancelled."""
     chance = random.Random(how.seed)
     wait = _Backoff(how.backoff_s, chance)
+    refusals = _Refusals(how, chance)
     while True:
         try:
             if not cache.revision:
@@ -136,7 +141,8 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
         except RevisionExpired:
             cache.revision = ""
         except (KubeDenied, KubeNotFound) as error:
-            if error.retry_after_ms is not None:  # not a missing right: the server does not know us for a moment
+            # No missing right: the server does not know us, or its own roles, for a moment.
+            if error.retry_after_ms is not None or refusals.in_doubt(cache, clock.monotonic_ms()):
                 log.warning("not recognised", kind=cache.resource.plural, error=str(error))
                 await wait.sleep()
                 continue
@@ -145,7 +151,7 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
             cache.denied = str(error)
             cache.revision = ""
             cache.synced.set()
-            await asyncio.sleep(how.denied_s * (1 + chance.random() / 10))
+            await refusals.again.sleep()
             continue
         except KubeError as error:
             _tell_lost(cache, error, again=wait.failures > 0)
@@ -181,6 +187,22 @@ class _Backoff:
         self._next_s = min(self._next_s * 2, self._bounds_s[1])
         self.failures += 1
         await asyncio.sleep(max(wait_s, (least_ms or 0) / 1000))
+
+
+class _Refusals:
+    """Whether a refusal is a fact, and when to ask again."""
+
+    def __init__(self, how: Follow, chance: random.Random) -> None:
+        self.again = _Backoff((how.backoff_s[0], how.denied_s), chance)
+        self._doubt_ms = how.doubt_s * 1000
+        self._since_ms: int | None = None
+
+    def in_doubt(self, cache: Cache[T], now_ms: int) -> bool:
+        """Whether the kind was read until a moment ago."""
+        if self._since_ms is None or cache.fresh_ms > self._since_ms:
+            self._since_ms = now_ms
+            self.again.worked()
+        return cache.revision != "" and now_ms - self._since_ms < self._doubt_ms
 
 
 class _Listing:

@@ -6,7 +6,9 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from nobiru.kernel.objects import ConfigMap
 from nobiru.kube.cache import Cache, Follow, follow
@@ -59,8 +61,8 @@ class Watched:
 
 
 @asynccontextmanager
-async def following(client: Client, *caches: Cache[ConfigMap]) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(follow(cache, client, SystemClock(), HOW)) for cache in caches]
+async def following(client: Client, *caches: Cache[ConfigMap], how: Follow = HOW) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(follow(cache, client, SystemClock(), how)) for cache in caches]
     try:
         yield
     finally:
@@ -164,6 +166,36 @@ async def test_a_refused_kind_is_a_fact_and_heals() -> None:
         await watched.hear("+a")
         await watched.relisted()
         assert watched.cache.denied == ""
+
+
+@pytest.mark.parametrize(("refusals", "doubt_s", "denied"), [(3, 10.0, False), (1_000_000, 0.05, True)])
+async def test_a_kind_that_was_read_is_refused_only_if_that_lasts(refusals: int, doubt_s: float, denied: bool) -> None:
+    """403 from a server that just started and has not read its roles: the watch resumes; a right taken away is a fact."""
+    left, lists = refusals, 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal left, lists
+        if "watch" not in request.query and left == refusals:
+            lists += 1
+            return page([map_of("a", 1)], 10)
+        if left:
+            left -= 1
+            return status(403, "you may not")
+        response = await stream(request, line("ADDED", map_of("b", 11)))
+        await asyncio.sleep(60)
+        return response
+
+    watched = Watched()
+    async with serving(answer) as client, following(client, watched.cache, how=replace(HOW, doubt_s=doubt_s)):
+        if denied:
+            async with asyncio.timeout(5):
+                while not watched.cache.denied:  # noqa: ASYNC110 (being refused has no event after the first list)
+                    await asyncio.sleep(0.01)
+        else:
+            await watched.hear("+b")
+            assert watched.cache.denied == ""
+        assert lists == 1
+        assert "a" in [item.name for item in watched.cache.freeze()], "what is known stays known"
 
 
 async def test_an_unrecognised_token_is_no_missing_right() -> None:
