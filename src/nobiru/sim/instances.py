@@ -52,7 +52,8 @@ class Instances:
             try:
                 found = await self._cloud.instance_list(after=after, wait_ms=WAIT_MS if self.synced.is_set() else 0)
             except CloudError as error:
-                log.warning("the cloud does not list its machines", error=str(error), again_in_s=wait_s)
+                if wait_s == RETRY_S_FIRST:
+                    log.warning("the cloud does not list its machines", error=str(error))
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, RETRY_S_MAX)
                 continue

@@ -72,7 +72,8 @@ class HollowKubelets:
         self._busy: set[Topic] = set()
         self._again: set[Topic] = set()  # busy ones about which something happened meanwhile
         self._failures: dict[Topic, int] = {}
-        self._down, self._down_until_ms = 0, 0  # times in a row that no API server was found, and until when not to ask
+        self._unheard: set[Topic] = set()  # since the last answer: those whose calls found no API server
+        self._down, self._down_until_ms = 0, 0  # how often in a row there was none, and until when not to ask
         self._next_address = clock.now_ms() * KNUTH % POD_NET_SIZE
         for machine in fleet.machines:
             self._machine_changed(machine)
@@ -178,6 +179,7 @@ class HollowKubelets:
             self._failed(topic, action, error)
         else:
             self._down = 0
+            self._unheard.clear()
             self._failures.pop(topic, None)
             settles = isinstance(action, Register | Report) and topic not in self._again
             self._look(topic, SETTLE_MS if settles else 0)
@@ -186,18 +188,25 @@ class HollowKubelets:
             self._again.discard(topic)
 
     def _failed(self, topic: Topic, action: Action, error: KubeError) -> None:
-        now_ms = self._clock.now_ms()
-        if isinstance(error, KubeUnavailable):
-            if now_ms >= self._down_until_ms:
-                self._down += 1
-                self._down_until_ms = now_ms + self._back_off_ms(self._down)
-                log.info("the API server is away", again_in_ms=self._down_until_ms - now_ms, error=str(error))
-            self._look(topic, self._down_until_ms - now_ms)
-            return
         count = self._failures[topic] = self._failures.get(topic, 0) + 1
+        wait_ms = self._back_off_ms(count)
+        if isinstance(error, KubeUnavailable):
+            self._unheard.add(topic)
+            wait_ms = max(wait_ms, self._away_ms(error))
+        else:
+            wait_ms = max(wait_ms, error.retry_after_ms or 0)
         if count == 1 and isinstance(error, KubeDenied | KubeRejected):
             log.warning("refused", action=type(action).__name__, about="/".join(topic), error=str(error))
-        self._look(topic, max(self._back_off_ms(count), error.retry_after_ms or 0))
+        self._look(topic, wait_ms)
+
+    def _away_ms(self, error: KubeUnavailable) -> int:
+        """For how long nothing is asked: one object's trouble holds up nobody, two in a row are the API server's."""
+        now_ms = self._clock.now_ms()
+        if len(self._unheard) > 1 and now_ms >= self._down_until_ms:
+            self._down += 1
+            self._down_until_ms = now_ms + self._back_off_ms(self._down)
+            log.info("the API server is away", again_in_ms=self._down_until_ms - now_ms, error=str(error))
+        return max(0, self._down_until_ms - now_ms)
 
     def _back_off_ms(self, failures: int) -> int:
         first_ms, longest_ms = self._config.retry_ms
@@ -216,9 +225,8 @@ class HollowKubelets:
                 await self._calls.beat(action)
                 self._seat(machine, beaten(machine, self._seats.get(machine.node, NEW), self._clock.now_ms()))
             case StartPod(pod=pod):
-                ip = self._address(pod)
-                await self._calls.start(action, ip)
-                self._live(pod, started_ms=self._clock.now_ms(), ip=ip)
+                await self._calls.start(action, self._address())
+                self._live(pod, started_ms=self._clock.now_ms())
             case EndPod(pod=pod):
                 await self._calls.end(action)
                 self._live(pod, ended=True)
@@ -226,11 +234,8 @@ class HollowKubelets:
                 await self._calls.remove(action)
                 self._live(pod, removed=True)
 
-    def _address(self, pod: HollowPod) -> str:
-        """The pod's address if it has one, or a new one."""
-        life = self._lives.get(pod.key)
-        if life is not None and life.ip:
-            return life.ip
+    def _address(self) -> str:
+        """An address that no other pod of this world has."""
         number = POD_NET + self._next_address
         self._next_address = (self._next_address + 1) % POD_NET_SIZE
         return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))

@@ -4,10 +4,12 @@ It refuses to know: when, in which order, and what is remembered of it.  Invaria
 a success; a call about a pod or Node never reaches a namesake of it.
 """
 
+from typing import Literal
+
 from nobiru.kernel.clock import Clock
 from nobiru.kernel.errors import KubeConflict, KubeNotFound
-from nobiru.kernel.objects import KubeObject, Node
-from nobiru.kube.client import LEASES, NODES, PODS, Client
+from nobiru.kernel.objects import Node
+from nobiru.kube.client import LEASES, NODES, PATCH_TYPES, PODS, Client, Resource
 from nobiru.sim.kubelet_model import Beat, EndPod, HollowPod, Machine, RemovePod, Report, StartPod
 from nobiru.sim.kubelet_wire import (
     LEASE_NAMESPACE,
@@ -20,6 +22,9 @@ from nobiru.sim.kubelet_wire import (
     status_body,
 )
 
+# A crowded API server answers late, and asking again makes it later: a kubelet waits far longer than the product may.
+CALL_S_MAX = 30.0
+
 
 class Calls:
     """The calls; each raises KubeError where it did not succeed."""
@@ -30,7 +35,7 @@ class Calls:
     async def register(self, machine: Machine) -> None:
         """Create the Node; one that is there already is taken over, unless it is an earlier machine's."""
         try:
-            await self._client.create(NODES, "", node_body(machine, self._clock.now_ms()), KubeObject)
+            await self._create(NODES, "", node_body(machine, self._clock.now_ms()))
         except KubeConflict:
             there = await self._client.get(NODES, "", machine.node, Node)
             if there.spec.provider_id not in ("", machine.provider_id):
@@ -41,8 +46,7 @@ class Calls:
         body = status_body(
             action.machine, ready=action.ready, turned=action.turned, gpus=action.gpus, now_ms=self._clock.now_ms()
         )
-        name = action.machine.node
-        await self._client.patch(NODES, "", name, body, KubeObject, kind="strategic", subresource="status")
+        await self._patch(NODES.path("", action.machine.node) + "/status", body, "strategic")
 
     async def beat(self, action: Beat) -> None:
         """Renew the Node's Lease, or create it."""
@@ -59,26 +63,36 @@ class Calls:
 
     async def _create_lease(self, action: Beat) -> None:
         body = lease_body(action.machine.node, action.uid, self._clock.now_ms())
-        await self._client.create(LEASES, LEASE_NAMESPACE, body, KubeObject)
+        await self._create(LEASES, LEASE_NAMESPACE, body)
 
     async def _renew_lease(self, action: Beat) -> None:
         body = renewal_body(self._clock.now_ms())
-        await self._client.patch(LEASES, LEASE_NAMESPACE, action.machine.node, body, KubeObject)
+        await self._patch(LEASES.path(LEASE_NAMESPACE, action.machine.node), body, "merge")
 
     async def start(self, action: StartPod, ip: str) -> None:
         """Report the pod Running at that address."""
-        await self._patch(action.pod, running_body(action, ip, self._clock.now_ms()))
+        await self._patch_pod(action.pod, running_body(action, ip, self._clock.now_ms()))
 
     async def end(self, action: EndPod) -> None:
         """Report the pod Succeeded or Failed."""
-        await self._patch(action.pod, ended_body(action, self._clock.now_ms()))
+        await self._patch_pod(action.pod, ended_body(action, self._clock.now_ms()))
 
     async def remove(self, action: RemovePod) -> None:
         """Delete the pod for good."""
         pod = action.pod
-        await self._client.delete(PODS, pod.metadata.namespace, pod.name, grace_s=0, uid=pod.metadata.uid)
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        body: Body = {**options, "preconditions": {"uid": pod.metadata.uid}}
+        try:
+            await self._client.request("DELETE", PODS.path(*pod.key), body=body, timeout_s=CALL_S_MAX)
+        except KubeNotFound:
+            return
 
-    async def _patch(self, pod: HollowPod, body: Body) -> None:
-        await self._client.patch(
-            PODS, pod.metadata.namespace, pod.name, body, KubeObject, kind="strategic", subresource="status"
-        )
+    async def _patch_pod(self, pod: HollowPod, body: Body) -> None:
+        await self._patch(PODS.path(*pod.key) + "/status", body, "strategic")
+
+    async def _create(self, resource: Resource, namespace: str, body: Body) -> None:
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        await self._client.request("POST", resource.path(namespace), body=whole, timeout_s=CALL_S_MAX)
+
+    async def _patch(self, path: str, body: Body, kind: Literal["merge", "strategic"]) -> None:
+        await self._client.request("PATCH", path, body=body, content_type=PATCH_TYPES[kind], timeout_s=CALL_S_MAX)

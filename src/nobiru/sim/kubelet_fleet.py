@@ -24,6 +24,7 @@ class Fleet:
         self._special = [(each.group, each.profile, each.count) for each in config.special]
         self._static: set[str] = set()
         self._machines: dict[str, Machine] = {}
+        self._group_of: dict[str, str] = {}  # by Node, also of machines that are gone
         self._tell: list[Callable[[str], None]] = []
         for node in config.static:
             self.add_static(node)
@@ -33,6 +34,10 @@ class Fleet:
     def machines(self) -> Mapping[str, Machine]:
         """A live view of them."""
         return self._machines
+
+    def group_of(self, node: str) -> str:
+        """The group whose machine has, or had, the Node of that name; "" where none did."""
+        return self._group_of.get(node, "")
 
     def listen(self, changed: Callable[[str], None]) -> None:
         """Have the names told of machines that start, change or go."""
@@ -104,6 +109,7 @@ class Fleet:
 
     def _put(self, machine: Machine) -> None:
         self._machines[machine.node] = machine
+        self._group_of[machine.node] = machine.group
         self._changed(machine.node)
 
     def _changed(self, node: str) -> None:

@@ -83,7 +83,7 @@ class Kubelets(Struct, frozen=True, kw_only=True):
     special: tuple[Special, ...] = ()  # the first that matches a new machine and has some left counts
     static: tuple[StaticNode, ...] = ()
     hardware: dict[str, Hardware] = {}  # instance types that the table of measured nodes lacks
-    calls_max: int = 32  # requests under way at once
+    calls_max: int = 48  # requests under way at once; a Client has 64 connections, and watches hold some
     retry_ms: tuple[int, int] = (100, 5_000)  # back-off after a failed request: first, longest
 
     def __post_init__(self) -> None:
@@ -129,7 +129,6 @@ class Life(Struct, frozen=True, kw_only=True):
     started_ms: int | None = None
     ended: bool = False
     removed: bool = False
-    ip: str = ""
 
 
 # What is read of pods

@@ -235,9 +235,9 @@ def watched(life: Life | None, pod: HollowPod, now_ms: int) -> Life:
     A pod that runs already (the kubelets were started anew) counts as started now, a terminal one as ended.
     """
     if life is None or life.uid != pod.metadata.uid:
-        life = Life(uid=pod.metadata.uid, seen_ms=now_ms, ip=pod.status.pod_ip)
+        life = Life(uid=pod.metadata.uid, seen_ms=now_ms)
     if life.started_ms is None and pod.status.phase == "Running":
-        life = replace(life, started_ms=now_ms, ip=life.ip or pod.status.pod_ip)
+        life = replace(life, started_ms=now_ms)
     if not life.ended and pod.status.phase in TERMINAL:
         life = replace(life, ended=True)
     if life.leaving_ms is None and pod.metadata.deletion_timestamp is not None:

@@ -115,6 +115,8 @@ class NodeLifecycle:
     async def _delete_all(self, nodes: Sequence[tuple[str, str]]) -> bool:
         """Whether all those Nodes are gone."""
         gone = True
+        if nodes:
+            log.info("instances gone, so their nodes go", nodes=len(nodes), first=nodes[0][0])
         for first in range(0, len(nodes), CALLS_MAX):
             async with asyncio.TaskGroup() as tasks:
                 calls = [
@@ -130,7 +132,6 @@ class NodeLifecycle:
         except KubeError as error:  # a conflict too: the cache will show the Node that has the name now
             log.warning("node not deleted", node=name, error=str(error))
             return False
-        log.info("node deleted: its instance is gone", node=name)
         return True
 
     async def _wait(self, wait_s: float | None) -> None:

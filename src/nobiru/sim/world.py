@@ -133,12 +133,10 @@ class World:
 
     def nodes(self, *, group: str = "", ready: bool = False) -> tuple[Node, ...]:
         """The Nodes by name: all, those of a group's machines, the Ready ones."""
-        machines = self.fleet.machines
         return tuple(
             node
             for node in self._nodes.freeze()
-            if (not ready or is_ready(node))
-            and (not group or (node.name in machines and machines[node.name].group == group))
+            if (not ready or is_ready(node)) and group in ("", self.fleet.group_of(node.name))
         )
 
     def node(self, name: str) -> Node | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2 as httpx
 
+from nobiru.kernel.errors import CloudUnavailable
 from nobiru.kube.client import Client
 from nobiru.sim.cloud_api import CloudInstance, InstanceList
 
@@ -37,8 +38,12 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.objects: dict[str, Json] = {}  # by path
         self.calls: list[tuple[int, str, str]] = []  # when (ms), method, path; without lists and watches
         self.faults: list[int] = []
+        self.poison = ""  # every call whose path has this fails with 500
         self.down = False
         self.latency_ms = 1
+        self.reply_ms = 0  # from the change until its answer
+        self.watch_lag_ms = 0
+        self.refused = 0  # calls that found it down
         self.busy = self.busy_max = 0
         self._numbers = itertools.count(1)
         self._revision = 0
@@ -52,6 +57,7 @@ class FakeApi(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Answer one request."""
         if self.down:
+            self.refused += 1
             raise httpx.ConnectError("connection refused")
         query = dict(request.url.params)
         path = request.url.path
@@ -66,10 +72,14 @@ class FakeApi(httpx.AsyncBaseTransport):
         if self.down:
             raise httpx.ReadError("connection reset")
         self.calls.append((LoopClock().monotonic_ms(), request.method, path))
+        if self.poison and self.poison in path:
+            return _answer(500, {"message": "poison"})
         if self.faults:
             return _answer(self.faults.pop(0), {"message": "a fault"})
         body = json.loads(request.content) if request.content else {}
-        return self._change(request.method, path.removesuffix("/status"), body)
+        answer = self._change(request.method, path.removesuffix("/status"), body)
+        await asyncio.sleep(self.reply_ms / 1000)
+        return answer
 
     def _change(self, method: str, path: str, body: Json) -> httpx.Response:
         known = self.objects.get(path)
@@ -158,6 +168,7 @@ class FakeApi(httpx.AsyncBaseTransport):
             for revision, of, type_, body in self._log:
                 if revision > since and of == kind:
                     since = revision
+                    await asyncio.sleep(self.watch_lag_ms / 1000)
                     yield json.dumps({"type": type_, "object": body}).encode() + b"\n"
             await news.wait()
         raise httpx.ReadError("connection reset")
@@ -207,6 +218,7 @@ class FakeCloud:
 
     def __init__(self) -> None:
         self.revision = 1
+        self.away = False
         self.instances: dict[str, CloudInstance] = {}
         self._news = asyncio.Event()
 
@@ -240,6 +252,8 @@ class FakeCloud:
                     await self._news.wait()
             except TimeoutError:
                 pass
+        if self.away:
+            raise CloudUnavailable("away")
         return InstanceList(
             revision=self.revision, now_ms=LoopClock().now_ms(), instances=tuple(self.instances.values())
         )

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nobiru.kernel.errors import ConfigError
+from nobiru.kernel.errors import ConfigError, KubeConflict
 from nobiru.kernel.objects import Taint
+from nobiru.sim.instances import Instances
+from nobiru.sim.kubelet_calls import Calls
+from nobiru.sim.kubelet_fleet import Fleet
 from nobiru.sim.kubelet_model import EXIT_CODE, RUN_MS, STOP_MS, Kubelets, Profile, Special
 from nobiru.sim.world import World, WorldConfig, openshift_nodes
 from tests.unit.sim.builders_kubelet import FakeApi, FakeCloud, LoopClock
@@ -258,11 +261,13 @@ async def test_api_server_away() -> None:
     async with staged(Kubelets(retry_ms=(100, 1_000))) as stage:
         name = stage.cloud.start(4)
         await stage.pass_ms(1_000)
+        paths = [stage.api.pod(f"p{number}", name) for number in range(200)]
+        await stage.pass_ms(20)
         stage.api.down = True
         stage.api.wake()
-        paths = [stage.api.pod(f"p{number}", name) for number in range(200)]
         late = stage.cloud.start(5)
         await stage.pass_ms(30_000)
+        assert stage.api.refused < 500  # 200 pods, each once a second, would be 6,000
         calls = len(stage.api.calls)
         stage.api.down = False
         await stage.pass_ms(3_000)
@@ -270,6 +275,34 @@ async def test_api_server_away() -> None:
         assert len(stage.api.calls) > calls
         assert all(stage.api.objects[path]["status"]["phase"] == "Running" for path in paths)
         assert stage.api.ready(late) == "True"
+
+        paths = [stage.api.pod(f"q{number}", name) for number in range(5)]
+        await stage.pass_ms(20)
+        stage.api.down = True  # again, and not taken for the end of the first time
+        await stage.pass_ms(100)
+        stage.api.down = False
+        await stage.pass_ms(300)
+        assert all(stage.api.objects[path]["status"]["phase"] == "Running" for path in paths)
+
+
+async def test_one_object_that_always_fails() -> None:
+    """It is tried ever more rarely, and holds up nobody else."""
+    async with staged() as stage:
+        name = stage.cloud.start(4)
+        await stage.pass_ms(500)
+        stage.api.faults = [500]  # of another, which is well again
+        stage.api.pod("once", name)
+        await stage.pass_ms(500)
+        stage.api.poison = "/pods/bad"
+        stage.api.pod("bad", name)
+        for number in range(20):
+            path = stage.api.pod(f"p{number}", name)
+            await stage.pass_ms(60)
+            assert stage.api.objects[path]["status"]["phase"] == "Running", number
+            await stage.pass_ms(17)
+        await stage.pass_ms(58_000)
+
+        assert 10 < stage.api.count("PATCH", "/pods/bad") < 25
 
 
 async def test_bounded_and_not_starved() -> None:
@@ -279,7 +312,10 @@ async def test_bounded_and_not_starved() -> None:
         await stage.pass_ms(500)
         stage.api.latency_ms = 20
         paths = [stage.api.pod(f"p{number}", name) for number in range(1_000)]
-        await stage.pass_ms(100)
+        await stage.pass_ms(80)
+        for path in paths:
+            stage.api.put(path, stage.api.objects[path])  # somebody writes to them meanwhile
+        await stage.pass_ms(20)
         late = stage.cloud.start(5)
         await stage.pass_ms(400)
         assert stage.api.ready(late) == "True"
@@ -289,6 +325,109 @@ async def test_bounded_and_not_starved() -> None:
         assert all(stage.api.objects[path]["status"]["phase"] == "Running" for path in paths)
         assert stage.api.busy_max == 8
         assert stage.api.count("PATCH", "/pods/") == 1_000
+
+
+async def test_a_call_never_reaches_a_namesake() -> None:
+    """A pod that is replaced while it is being reported Running: the new one starts in its own time."""
+    async with staged() as stage:
+        name = stage.cloud.start(4)
+        await stage.pass_ms(500)
+        stage.api.latency_ms = 20
+        path = stage.api.pod("p-0", name)
+        await stage.pass_ms(60)
+        stage.api.delete(path)
+        stage.api.pod("p-0", name)
+        await stage.pass_ms(40)
+        assert stage.api.objects[path]["status"]["phase"] == "Pending"
+        await stage.pass_ms(40)
+
+        assert stage.api.objects[path]["status"]["phase"] == "Running"
+
+
+async def test_machine_replaced_while_it_registers() -> None:
+    """The registration of a machine that is gone before its answer is no registration of the next of that name."""
+    async with staged() as stage:
+        stage.api.latency_ms = 50
+        name = stage.cloud.start(4)
+        await stage.pass_ms(30)
+        stage.cloud.instances["i-9"] = replace(stage.cloud.instances["i-4"], id="i-9")
+        stage.cloud.end(4)
+        await stage.pass_ms(1_000)
+        assert (stage.api.node(name) or {})["spec"]["providerID"].endswith("/i-4")
+        await stage.pass_ms(3_000)
+
+        assert (stage.api.node(name) or {})["spec"]["providerID"].endswith("/i-9")
+
+
+@pytest.mark.parametrize(("there", "want"), [("i-4", True), ("i-3", False), ("", True)])
+async def test_register_finds_a_node(there: str, want: bool) -> None:
+    """A Node that is there before the watch shows it is taken over, unless it is another machine's."""
+    api, cloud = FakeApi(), FakeCloud()
+    provider_id = f"aws:///us-east-1a/{there}" if there else ""
+    api.put(f"/api/v1/nodes/{N4}", {"metadata": {"name": N4}, "spec": {"providerID": provider_id}})
+    fleet = Fleet(Kubelets(), instances := Instances(cloud), LoopClock())
+    following = asyncio.create_task(instances.follow())
+    cloud.start(4)
+    await instances.synced.wait()
+    call = Calls(api.client(), LoopClock()).register(fleet.machines[N4])
+
+    if want:
+        await call
+    else:
+        with pytest.raises(KubeConflict):
+            await call
+    following.cancel()
+
+
+async def test_nothing_is_written_twice_for_want_of_news() -> None:
+    """A watch that is late does not make a kubelet report again what it has reported."""
+    async with staged() as stage:
+        stage.api.watch_lag_ms = 300
+        name = stage.cloud.start(4)
+        stage.api.pod("p", name)
+        await stage.pass_ms(5_000)
+
+        assert stage.api.ready(name) == "True"
+        assert stage.api.count("PATCH", "/nodes/") == 1
+        assert stage.api.count("PATCH", "/pods/") == 1
+
+
+async def test_news_during_a_call() -> None:
+    """What happens while a call is under way is looked at as soon as it is over: the Node is Ready in its time."""
+    async with staged() as stage:
+        stage.api.reply_ms = 100
+        name = stage.cloud.start(4)
+        await stage.pass_ms(350)
+
+        assert stage.api.ready(name) == "True"
+
+
+async def test_lease_lost() -> None:
+    """A Lease that somebody deleted is made again."""
+    async with staged() as stage:
+        name = stage.cloud.start(4)
+        await stage.pass_ms(1_000)
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+        stage.api.delete(lease)
+        await stage.pass_ms(11_000)
+
+        owner = stage.api.objects[lease]["metadata"]["ownerReferences"][0]
+        assert owner["uid"] == (stage.api.node(name) or {})["metadata"]["uid"]
+
+
+async def test_cloud_away() -> None:
+    """A cloud that does not answer ends no Node; what happened meanwhile is seen when it does."""
+    async with staged() as stage:
+        first = stage.cloud.start(4)
+        await stage.pass_ms(1_000)
+        stage.cloud.away = True
+        second = stage.cloud.start(5)
+        await stage.pass_ms(60_000)
+        assert (stage.api.ready(first), stage.api.ready(second)) == ("True", "")
+        stage.cloud.away = False
+        await stage.pass_ms(3_000)
+
+        assert (stage.api.ready(first), stage.api.ready(second)) == ("True", "True")
 
 
 async def test_started_anew() -> None:
@@ -325,12 +464,41 @@ async def test_static_nodes() -> None:
         assert {(node.status.allocatable or {})["cpu"] for node in nodes} == {"2"}
 
 
+async def test_static_node_stopped() -> None:
+    """A machine that a test switches off leaves its Node behind; the next of its name lives by the cloud alone."""
+    (static, *_) = openshift_nodes("us-east-1")
+    async with staged(Kubelets(static=(replace(static, name=N4),))) as stage:
+        await stage.world.wait_for_nodes(1)
+        stage.world.fleet.stop(N4)
+        await stage.pass_ms(60_000)
+        assert stage.api.ready(N4) == "True"
+        assert stage.api.count("PATCH", "/leases/") == 0
+        stage.cloud.start(4)
+        await stage.pass_ms(100)
+        assert N4 in stage.world.fleet.machines
+        stage.cloud.end(4)
+        await stage.pass_ms(100)
+
+        assert N4 not in stage.world.fleet.machines
+
+
 async def test_unknown_type_ends_the_world() -> None:
     """A machine that nobody has measured ends the world with the words that say what to do."""
     with pytest.RaisesGroup(pytest.RaisesExc(ConfigError, match="no measured node for x9")):
         async with staged() as stage:
             stage.cloud.start(4, kind="x9")
             await stage.world.wait_until("never", lambda: None)
+
+
+async def test_waits_end_with_the_world() -> None:
+    """A wait in another task ends as well when a task of the world has failed."""
+    with pytest.RaisesGroup(pytest.RaisesExc(ConfigError)):
+        async with staged() as stage:
+            waiting = asyncio.create_task(stage.world.wait_for_nodes(2))
+            stage.cloud.start(4, kind="x9")
+            await stage.pass_ms(1_000)
+    await asyncio.wait([waiting])
+    assert isinstance(waiting.exception(), RuntimeError)
 
 
 async def test_a_wait_that_is_over_shows_the_world() -> None:
