@@ -2,23 +2,28 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nobiru.kube.connect import connect
 from nobiru.sim.asg_state import Timing
 from nobiru.sim.cloud import Cloud
-from nobiru.sim.kubelet_model import EXIT_CODE, RUN_MS, STOP_MS, Kubelets, Profile, StaticNode
+from nobiru.sim.kubelet_model import EXIT_CODE, RUN_MS, STOP_MS, Kubelets, Special, StaticNode
 from nobiru.sim.world import OPENSHIFT_COMPUTE, World, WorldConfig, openshift_nodes
-from tests.cluster.controlplane.control_plane import ControlPlane
+from tests.cluster.controlplane.build import Programs
+from tests.cluster.controlplane.control_plane import ControlPlane, Settings
 from tests.cluster.controlplane.manifests import walkthrough
 
 TIMING = Timing(launch_ms=50, pending_ms=100, boot_ms=800, terminating_ms=200)
 GROUPS = Kubelets(groups={"compute": OPENSHIFT_COMPUTE})
+GRACE_S = 6  # how long the real controller waits for a heartbeat, where a test is impatient
 FARGATE = (
     "aws:///eu-west-1b/120328e333-369fe1b7ba8b4416ab87216be91dc4f1/"
     "fargate-ip-192-168-159-181.eu-west-1.compute.internal"
@@ -209,24 +214,35 @@ async def test_lives_of_pods(control_plane: ControlPlane) -> None:
         await stage.world.wait_for_pods(0, "lives", phase="")
 
 
-async def test_faulty_kubelets(control_plane: ControlPlane) -> None:
-    """A machine that never registers has no Node (B47); one whose kubelet hangs is called lost by the real controller."""
-    faulty = Profile(
-        **{**{name: getattr(OPENSHIFT_COMPUTE, name) for name in ("image", "node_labels")}, "register_ms": None}
-    )
-    async with staged(control_plane) as stage:
-        stage.world.fleet.set_group_profile("compute", faulty)
-        await stage.resize(1)
-        await stage.world.wait_until("a machine runs", lambda: len(stage.world.fleet.machines) == 1)
-        stage.world.fleet.set_group_profile("compute", OPENSHIFT_COMPUTE)
-        await stage.resize(2)
-        (node,) = await stage.world.wait_for_nodes(1)
-        assert len(stage.world.fleet.machines) == 2
-        (lease,) = json.loads(await stage.kubectl("-n", "kube-node-lease", "get", "leases", "-o", "json"))["items"]
-        assert lease["metadata"]["name"] == node.name
+def lost(world: World, name: str) -> bool:
+    """Whether the real controller has given that Node up."""
+    node = world.node(name)
+    return node is not None and any(taint.key == "node.kubernetes.io/unreachable" for taint in node.taints)
 
-        stage.world.fleet.set_profile(node.name, Profile(ready_ms=None))
-        await stage.world.wait_until(
-            "the real controller taints it",
-            lambda: any(taint.key == "node.kubernetes.io/not-ready" for taint in stage.world.nodes()[0].taints),
-        )
+
+async def test_faulty_kubelets(programs: Programs, tmp_path: Path) -> None:
+    """One that never registers has no Node (B47); one that hangs is given up by the real controller; heartbeats keep the rest."""
+    settings = Settings(controller_manager_flags=(f"--node-monitor-grace-period={GRACE_S}s",))
+    profile = replace(OPENSHIFT_COMPUTE, lease_ms=1_000)
+    faulty = (
+        Special(profile=replace(profile, register_ms=None)),
+        Special(profile=replace(profile, silent_ms=3_000)),
+    )
+    control_plane = ControlPlane(programs, tmp_path / "impatient", settings)
+    await asyncio.to_thread(control_plane.__enter__)
+    try:
+        async with staged(control_plane, Kubelets(default=profile, special=faulty)) as stage:
+            await stage.resize(3)
+            nodes = await stage.world.wait_for_nodes(2)
+            assert len(stage.world.fleet.machines) == 3
+            began_s = time.monotonic()
+            await stage.world.wait_until("one is lost", lambda: any(lost(stage.world, node.name) for node in nodes))
+            await asyncio.sleep(max(0.0, began_s + 1.5 * GRACE_S - time.monotonic()))
+
+            (well,) = stage.world.nodes(ready=True)
+            assert not lost(stage.world, well.name)
+            hung = next(node.name for node in nodes if node.name != well.name)
+            stage.world.fleet.set_profile(hung, profile)
+            await stage.world.wait_until("found again", lambda: not lost(stage.world, hung))
+    finally:
+        await asyncio.to_thread(control_plane.close)
