@@ -1,4 +1,4 @@
-"""The acting port on the API server: read a node, patch it on that revision, evict a pod.
+"""The acting port on the API server: read a node, change it on that revision, evict a pod.
 
 Invariant: a node is only ever written on the revision that was just read; conflicts are tried again a few times within the Action's time.
 """
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from nobiru.kernel.errors import KubeConflict
 from nobiru.kernel.objects import Key, Node
+from nobiru.kube.change import Changer
 from nobiru.kube.client import NODES, Client
 
 TRIES_MAX = 4
@@ -16,7 +17,7 @@ class KubeNodes:
     """Nodes and pods through a Client."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._client, self._changer = client, Changer(client)
 
     async def change_node(self, name: str, change: Callable[[Node], dict[str, object] | None]) -> bool:
         """Change a node by a merge patch that `change` makes from what is there; returns whether anything was written.
@@ -31,7 +32,7 @@ class KubeNodes:
             meta = patch.get("metadata")
             merged = {**(meta if isinstance(meta, dict) else {}), "resourceVersion": node.metadata.resource_version}
             try:
-                await self._client.patch(NODES, "", name, {**patch, "metadata": merged}, Node)
+                await self._changer.merge(NODES, "", name, {**patch, "metadata": merged}, Node)
             except KubeConflict:
                 if not left:
                     raise

@@ -169,14 +169,15 @@ class Observer:
         if self._rights_ms is not None and now_ms - self._rights_ms < RIGHTS_MS:
             return
         try:
-            evict, patch = await asyncio.gather(
+            evict, patch, update = await asyncio.gather(
                 self._client.review_access("create", "", "pods", subresource="eviction"),
                 self._client.review_access("patch", "", "nodes"),
+                self._client.review_access("update", "", "nodes"),
             )
         except KubeError as error:
             log.warning("rights cannot be asked for", error=str(error))
             return
-        self._rights = Rights(evict=evict, update_nodes=patch)
+        self._rights = Rights(evict=evict, update_nodes=patch or update)
         self._rights_ms = now_ms
 
     async def _ask_pause(self) -> None:

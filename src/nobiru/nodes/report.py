@@ -15,6 +15,7 @@ from nobiru.kernel.errors import CloudError, KubeConflict, KubeError, KubeNotFou
 from nobiru.kernel.objects import ConfigMap, Key, Node
 from nobiru.kernel.quantity import resource_amount
 from nobiru.kernel.reason import Reason, Why
+from nobiru.kube.change import Changer
 from nobiru.kube.client import CONFIGMAPS, Client
 from nobiru.kube.events import Recorder, Subject
 from nobiru.nodes.announce import Announcement, announcements
@@ -63,7 +64,8 @@ class Reporter:
         note_status: Callable[[dict[str, str]], None],
         own_write: Callable[[], None],
     ) -> None:
-        self._client, self._recorder, self._metrics = client, recorder, metrics
+        self._client, self._changer = client, Changer(client)
+        self._recorder, self._metrics = recorder, metrics
         self._journal, self._clock, self._config = journal, clock, config
         self._uid_of, self._note_status, self._own_write = uid_of, note_status, own_write
         self._since: Transitions = {}
@@ -266,7 +268,7 @@ class Reporter:
         body = {"metadata": {"annotations": {ANNOTATION: go_time(now_ms)}}, "data": data}
         try:
             try:
-                written = await self._client.patch(CONFIGMAPS, process.namespace, process.status_name, body, ConfigMap)
+                written = await self._changer.merge(CONFIGMAPS, process.namespace, process.status_name, body, ConfigMap)
                 self._note_status(written.annotations)
             except KubeNotFound:
                 await self._create_status(data)
