@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
@@ -21,7 +22,7 @@ from nobiru.kube.client import Client
 from nobiru.kube.connect import connect
 from nobiru.sim.asg_state import Timing
 from nobiru.sim.cloud import Cloud
-from nobiru.sim.kubelet_model import Kubelets
+from nobiru.sim.kubelet_model import Kubelets, StaticNode
 from nobiru.sim.world import OPENSHIFT_COMPUTE, World, WorldConfig, openshift_nodes
 from tests.cluster.controlplane.control_plane import ControlPlane
 from tests.cluster.controlplane.manifests import CLUSTER_READER, fill, openshift_rbac_modern, walkthrough
@@ -148,6 +149,73 @@ async def openshift_stage(
             yield stage
         finally:
             await clean_up(stage)
+
+
+EKS_NAMESPACE = "kube-system"
+EKS_NODE = StaticNode(
+    name="ip-10-0-9-10.ap-northeast-1.compute.internal",
+    private_ip="10.0.9.10",
+    zone=f"{REGION}a",
+    instance_id="i-0000000000000ffff",
+)
+
+
+class EksStage(Stage):
+    """The EKS walk-through's cluster: the process has the article's IAM policy, as kube2iam would give it."""
+
+    environment: dict[str, str]
+
+    def pod(self, *flags: str, host_root: Path) -> PodProcess:
+        """The product, started as the completed Deployment's pod on a node with that file system."""
+        self.port = free_ports(1)[0]
+        more = [*flags, f"--address=127.0.0.1:{self.port}"]
+        return run_as_pod(
+            self.control_plane,
+            deployment_of(self.manifest),
+            command_rewrite=lambda words: [*as_cluster_autoscaler(words), *more],
+            extra_env=self.environment,
+            host_root=host_root,
+        )
+
+
+def deployment_of(manifest: str) -> dict[str, Any]:
+    """The Deployment among a manifest's documents."""
+    found: dict[str, Any] = next(each for each in yaml.safe_load_all(manifest) if each["kind"] == "Deployment")
+    return found
+
+
+@asynccontextmanager
+async def eks_stage(
+    control_plane: ControlPlane,
+    groups: Callable[[Cloud], Awaitable[None]],
+    *,
+    kubelets: Kubelets | None = None,
+    timing: Timing | None = None,
+    policy: str = "eks/clusterAutoscale-iam-policy.json",
+) -> AsyncIterator[EksStage]:
+    """The EKS walk-through's cluster with the groups that `groups` makes, up to where its reader starts the Deployment."""
+    async with AsyncExitStack() as stack:
+        timing = timing or Timing(launch_ms=200, pending_ms=300, boot_ms=1_000, terminating_ms=300)
+        cloud = await stack.enter_async_context(Cloud.start(region=REGION, timing=timing))
+        await groups(cloud)
+        client = connect(str(control_plane.kubeconfig_path()))
+        stack.push_async_callback(client.aclose)
+        kubelets = kubelets or Kubelets(static=(EKS_NODE,))
+        world = await stack.enter_async_context(World(cloud, client, WorldConfig(kubelets=kubelets, lifecycle_ms=500)))
+        await world.wait_for_nodes(len(kubelets.static))
+        stage = EksStage(control_plane, cloud, world, client, walkthrough("eks/cluster-autoscaler.yaml"))
+        stage.environment = cloud.environment(await cloud.create_iam_user(walkthrough(policy)))
+        # The Deployment's own pod would wait for an image; the process here is that pod.
+        documents = [each for each in yaml.safe_load_all(stage.manifest) if each["kind"] != "Deployment"]
+        await stage.apply(yaml.safe_dump_all(documents))
+        await asyncio.to_thread(control_plane.namespace, PROJECT)
+        try:
+            yield stage
+        finally:
+            await stage.kubectl("delete", "namespace", PROJECT, "--ignore-not-found", "--wait=true")
+            await stage.kubectl("delete", "nodes", "--all")
+            for kind in ("configmap/cluster-autoscaler-status", "endpoints/cluster-autoscaler"):
+                await stage.kubectl("delete", kind, "-n", EKS_NAMESPACE, "--ignore-not-found")
 
 
 async def install(stage: Stage) -> None:
