@@ -11,6 +11,7 @@ import sys
 from aiohttp import web
 
 POD_BYTES, OWNERS, NAMESPACES, PAGE = 4096, 500, 50, 500
+NONE = [b'{"metadata":{"resourceVersion":"9"},"items":[]}']  # of every other kind
 CHUNK_BYTES = 64 * 1024  # about what a busy socket hands over at once
 
 
@@ -115,7 +116,7 @@ class Server:
             return web.json_response({})
         if "watch" in request.query:
             return await self._watch(request, kind)
-        return web.Response(body=self._pages[kind][int(request.query.get("continue") or 0)])
+        return web.Response(body=self._pages.get(kind, NONE)[int(request.query.get("continue") or 0)])
 
     async def _watch(self, request: web.Request, kind: str) -> web.StreamResponse:
         response = web.StreamResponse()

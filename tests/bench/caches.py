@@ -1,7 +1,7 @@
 """The caches of a large cluster: listed, decoded, kept, then changed as fast as a server in another process can send.
 
-Pods are admitted as the node autoscaler admits them, so equal ones share their parts; nobody listens to changes.  Measured in
-a process of its own, so that its memory is its own: `python -m tests.bench.caches PORT` prints a Measured.
+The caches are all those of the node autoscaler, with its books and news listening to every change.  Measured in a process of
+its own, so that its memory is its own: `python -m tests.bench.caches PORT` prints a Measured.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from nobiru.kernel.objects import Node, Pod
-from nobiru.kube.cache import Cache, Follow, follow
-from nobiru.kube.client import NODES, PODS
+from nobiru.kube.cache import Follow, follow
 from nobiru.kube.connect import connect
+from nobiru.nodes.news import News
+from nobiru.nodes.observe import Caches
 from nobiru.placement.books import Books
 from tests.bench.rows import Row
 
@@ -83,16 +83,12 @@ def rss_mib() -> float:
 
 async def measure(port: int) -> Measured:
     """Follow the server's pods and nodes to the end of its events."""
-    pods: Cache[Pod] = Cache(PODS, Pod, admit=Books().admit)
-    nodes: Cache[Node] = Cache(NODES, Node)
+    caches = Caches(Books(), News(SystemClock()))
+    pods, nodes = caches.pods, caches.nodes
     client = connect(kubernetes_url=f"http://127.0.0.1:{port}")
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    following = [
-        asyncio.create_task(follow(pods, client, SystemClock(), Follow())),
-        asyncio.create_task(follow(nodes, client, SystemClock(), Follow())),
-    ]
-    for cache in (pods, nodes):
-        await cache.synced.wait()
+    following = [asyncio.create_task(follow(cache, client, SystemClock(), Follow())) for cache in caches.all]
+    await caches.synced()
     list_s, list_cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     assert (len(pods), len(nodes)) == (POD_COUNT, NODE_COUNT)
     memory_mib = rss_mib()
