@@ -191,7 +191,7 @@ async def eks_stage(
     *,
     kubelets: Kubelets | None = None,
     timing: Timing | None = None,
-    policy: str = "eks/clusterAutoscale-iam-policy.json",
+    more_actions: tuple[str, ...] = (),
 ) -> AsyncIterator[EksStage]:
     """The EKS walk-through's cluster with the groups that `groups` makes, up to where its reader starts the Deployment."""
     async with AsyncExitStack() as stack:
@@ -204,7 +204,9 @@ async def eks_stage(
         world = await stack.enter_async_context(World(cloud, client, WorldConfig(kubelets=kubelets, lifecycle_ms=500)))
         await world.wait_for_nodes(len(kubelets.static))
         stage = EksStage(control_plane, cloud, world, client, walkthrough("eks/cluster-autoscaler.yaml"))
-        stage.environment = cloud.environment(await cloud.create_iam_user(walkthrough(policy)))
+        policy = json.loads(walkthrough("eks/clusterAutoscale-iam-policy.json"))
+        policy["Statement"][0]["Action"] += more_actions
+        stage.environment = cloud.environment(await cloud.create_iam_user(json.dumps(policy)))
         # The Deployment's own pod would wait for an image; the process here is that pod.
         documents = [each for each in yaml.safe_load_all(stage.manifest) if each["kind"] != "Deployment"]
         await stage.apply(yaml.safe_dump_all(documents))

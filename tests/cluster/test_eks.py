@@ -1,23 +1,19 @@
 """The EKS walk-through's Deployment, completed by us, with the rights of its time: groups found by their tags, grown and shrunk."""
 
 import asyncio
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from nobiru.sim.cloud import Cloud
 from tests.cluster.controlplane.build import Programs
 from tests.cluster.controlplane.control_plane import ControlPlane, Settings
+from tests.cluster.eks_parts import BUNDLE, MINE, OF_ITS_TIME, host_with_bundle, workload
 from tests.cluster.stage import EKS_NAMESPACE, PROJECT, QUICK, eks_stage
 
 WORKERS = "eks-workers"
 EXIT_CONFIG = 2
-BUNDLE = "etc/ssl/certs/ca-bundle.crt"
-# The article's image is a release of 1.2, whose lock is an endpoints object: this is how one asks for that time's defaults.
-OF_ITS_TIME = "--compat-version=1.3"
 
 
 @pytest.fixture(scope="module")
@@ -29,36 +25,14 @@ def eks(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def amazon_linux(tmp_path: Path) -> Path:
-    """A node's file system with the CA bundle where Amazon Linux has it."""
-    bundle = tmp_path / "host" / BUNDLE
-    bundle.parent.mkdir(parents=True)
-    shutil.copy("/etc/ssl/certs/ca-certificates.crt", bundle)
-    return tmp_path / "host"
+    """A node of Amazon Linux."""
+    return host_with_bundle(tmp_path)
 
 
 async def tagged_group(cloud: Cloud) -> None:
     """The article's group: empty, and known by its two tags alone."""
-    tags = {"k8s.io/cluster-autoscaler/enabled": "true", "k8s.io/cluster-autoscaler/demo": ""}
     await cloud.create_launch_configuration("workers", instance_type="m5.large")
-    await cloud.create_group(WORKERS, 0, 5, 0, configuration="workers", tags=tags)
-
-
-def workload(replicas: int, name: str = "web", **more: object) -> str:
-    """A Deployment of pods with 2Gi each."""
-    labels = {"app": name}
-    container = {"name": "app", "image": "app", "resources": {"requests": {"memory": "2Gi"}}}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container], **more}},
-            },
-        }
-    )
+    await cloud.create_group(WORKERS, 0, 5, 0, configuration="workers", tags=MINE)
 
 
 async def test_grows_and_shrinks(eks: ControlPlane, amazon_linux: Path) -> None:
