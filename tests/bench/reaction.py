@@ -4,7 +4,7 @@ Reaction: from the moment that our own watch shows the first of 50 pods created 
 the cloud takes the call that sets the group's last desired capacity.  It counts what the scheduler needs for the other 49, and
 is the time to the right number: a first raise to too few would not end it.
 Walk-through: 20 pods of a Deployment, instances that boot in 2 s; from the last boot to the moment all 20 are shown running.
-Both begin once the product has ended its first loop: pods that come in the middle of that one may be raised for in two steps.
+Both begin once the product has written its status.
 Needs the control plane that `make cluster` builds; without it there are no rows.
 """
 
@@ -50,14 +50,14 @@ async def _rows(programs: Programs) -> list[Row]:
         try:
             async with openshift_stage(control_plane, boot_ms=BOOT_MS) as stage:
                 with stage.autoscaler(*QUICK):
-                    await stage.until("the product's first loop ended", lambda: has_status(stage))
+                    await stage.until("the product writes its status", lambda: has_status(stage))
                     return [*await walkthrough_rows(stage), await reaction_row(stage)]
         finally:
             await asyncio.to_thread(control_plane.close)
 
 
 async def has_status(stage: Stage) -> bool:
-    """Whether the status is written, which every loop does at its end."""
+    """Whether the status is written."""
     names = await stage.kubectl("get", "configmaps", "-n", NAMESPACE, "-o", "name")
     return "configmap/cluster-autoscaler-status" in names.split()
 
