@@ -32,7 +32,7 @@ check: .venv/ready ## Lint, format, types, import contracts, documentation in st
 
 cluster: .venv/ready ## Build (once, cached) and start a real control plane, and run the tests that need it
 	$(PY) -m tests.cluster.controlplane build
-	$(PYTEST) tests/cluster
+	$(PYTEST) tests/cluster --timeout=300
 
 bench: .venv/ready ## Time the fast paths against their targets; writes build/bench.json
 	$(PY) -m tests.bench

@@ -199,3 +199,157 @@ async def test_killed_at_every_effect(own_control_plane: ControlPlane, moment: s
         told = pod.trapped.log()
         assert number > 5, "raise, two marks, two evictions and a termination were all crashed at"
         assert all(f": {kind}\n" in told for kind in ("raise", "mark", "evict", "terminate"))
+
+
+async def change_node(stage: Stage, name: str, patch: str) -> None:
+    await stage.kubectl("patch", "node", name, "--type=merge", "-p", patch)
+
+
+async def test_rollback_erases_our_marks_alone(own_control_plane: ControlPlane) -> None:
+    """B32: after a crash the next process takes off what we marked; a human's cordon stays, even beside a foreign, old taint."""
+    async with openshift_stage(own_control_plane, boot_ms=300) as stage:
+        wanted = {"AutoScalingGroupName": GROUP, "DesiredCapacity": 3}
+        await stage.cloud.perform("SetDesiredCapacity", wanted)
+        await stage.world.wait_for_nodes(3, group=GROUP)
+        plain, cordoned, foreign = (node.metadata.name for node in group_nodes(stage))
+        keep = '"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}'
+        since_s = int(time.time()) - 400  # older than the five minutes after which nobody goes on with it
+        taint = f'{{"key":"{DELETE_TAINT}","value":"{since_s}","effect":"NoSchedule"}}'
+        await change_node(stage, foreign, f'{{"metadata":{{{keep}}}}}')
+        await stage.kubectl("cordon", cordoned)
+
+        with stage.autoscaler(*ALONE, "--node-delete-delay-after-taint=1m") as process:
+
+            def begun() -> bool:
+                ours = {DELETE_TAINT, MARKED_BY, "cordon"}
+                return marks_of(stage, plain) >= ours and marks_of(stage, cordoned) >= ours
+
+            await stage.world.wait_until("two removals have begun", begun)
+            process.kill()
+        assert CORDONED_BY_US in marks_of(stage, plain)
+        assert CORDONED_BY_US not in marks_of(stage, cordoned), "that cordon is a human's"
+        for name in (plain, cordoned):
+            await change_node(stage, name, f'{{"metadata":{{{keep}}}}}')
+        await change_node(stage, foreign, f'{{"spec":{{"unschedulable":true,"taints":[{taint}]}}}}')
+
+        with stage.autoscaler(*ALONE, "--node-delete-delay-after-taint=1m"):
+
+            def rolled_back() -> bool:
+                return all(DELETE_TAINT not in marks_of(stage, name) for name in (plain, cordoned, foreign))
+
+            await stage.world.wait_until("the delete taints are taken off", rolled_back)
+            await asyncio.sleep(1.5)  # several loops: nothing is marked again
+        assert marks_of(stage, plain) == set()
+        assert marks_of(stage, cordoned) == {"cordon"}
+        assert marks_of(stage, foreign) == {"cordon"}
+        assert await stage.desired() == 3
+
+
+def marks_of(stage: Stage, name: str) -> set[str]:
+    node = stage.world.node(name)
+    assert node is not None, f"{name} is gone"
+    return marks(node)
+
+
+async def says(stage: Stage, process: PodProcess, text: str, timeout_s: float = 30.0) -> float:
+    """The monotonic time at which the process's log was seen to have that text."""
+
+    async def said() -> bool:
+        return text in process.log()
+
+    await stage.until(f"{process.name} says {text!r}", said, timeout_s)
+    return time.monotonic()
+
+
+async def test_one_acts_and_the_other_takes_over(own_control_plane: ControlPlane) -> None:
+    """The standby acts within the lease time of the leader's death; a leader that slept past its lease starts nothing."""
+    async with openshift_stage(own_control_plane) as stage:
+        # Machines that boot for long leave pods pending: whoever wakes up has something to do.
+        await stage.cloud.set_timing(Timing(boot_ms=8_000, terminating_ms=300))
+        await stage.apply(walkthrough("openshift/scale-up.yaml").replace("replicas: 20", f"replicas: {MANY}"), PROJECT)
+        first = stage.autoscaler(*ELECTED)
+        await says(stage, first, "became leader")
+        second = stage.autoscaler(*ELECTED)
+        await says(stage, second, "standing by")
+        await stage.until_desired(1)
+        await asyncio.sleep(2 * RETRY_S)  # several renewals: the second still waits
+        assert "became leader" not in second.log()
+
+        first.kill()
+        killed_s = time.monotonic()
+        await scale(stage, MANY + 2)  # three on the new machine, one more needs another
+        took_s = await says(stage, second, "became leader") - killed_s
+        print(f"taken over {took_s:.2f} s after the leader's death")
+        assert took_s <= LEASE_S + 2 * RETRY_S + LATE_S
+        await stage.until_desired(2)
+
+        third = stage.autoscaler(*ELECTED)
+        await says(stage, third, "standing by")
+        second.pause()
+        await scale(stage, MANY + 5)
+        await says(stage, third, "became leader")
+        await stage.until_desired(3)
+        second.resume()
+        await lost_its_lock(second)
+
+        # Nobody stands by: the one that slept finds its own record in the lock, and still starts nothing.
+        third.pause()
+        await scale(stage, MANY + 8)
+        await asyncio.sleep(LEASE_S + RETRY_S)
+        third.resume()
+        await lost_its_lock(third)
+        assert await stage.raises() == [1, 2, 3]
+
+        with stage.autoscaler(*ELECTED):
+            await stage.until_desired(4)
+            await stage.world.wait_for_pods(MANY + 8, PROJECT, app=APP)
+        assert await stage.raises() == [1, 2, 3, 4], "each step once, whoever led"
+        assert [process.log().count('"scale up"') for process in (first, second, third)] == [1, 1, 1]
+
+
+async def lost_its_lock(process: PodProcess) -> None:
+    """It says so and ends, for its kubelet to start it again."""
+    assert await asyncio.to_thread(process.wait) == EXIT_LOST_LOCK
+    assert "the leader lock is lost" in process.log() or "the leader lock was taken" in process.log()
+
+
+async def test_api_server_away_and_back(own_control_plane: ControlPlane) -> None:
+    """A scale-up goes on by itself after the API server was away; a lock that could not be renewed ends in code 3."""
+    async with openshift_stage(own_control_plane) as stage:
+        await stage.cloud.set_timing(Timing(boot_ms=2_000, terminating_ms=300))
+        await stage.apply(walkthrough("openshift/scale-up.yaml").replace("replicas: 20", f"replicas: {MANY}"), PROJECT)
+        with stage.autoscaler(*ALONE) as process:
+            await stage.until_desired(1)
+            await api_server_away(stage, 4.0)
+            await stage.world.wait_for_pods(MANY, PROJECT, app=APP, timeout_s=60)
+            await scale(stage, MANY + 3)
+            await stage.world.wait_for_pods(MANY + 3, PROJECT, app=APP, timeout_s=60)
+            await scale(stage, 0)
+            await api_server_away(stage, 2.0)
+            await stage.until_desired(0, timeout_s=60)
+            assert process.running, "it never ended"
+            assert await stage.raises() == [1, 2]
+
+        with stage.autoscaler(*ELECTED) as process:
+            await says(stage, process, "became leader")
+            await scale(stage, MANY)
+            await stage.until_desired(1, timeout_s=60)
+            await api_server_away(stage, LEASE_S)
+            await lost_its_lock(process)
+        with stage.autoscaler(*ELECTED):
+            await stage.world.wait_for_pods(MANY, PROJECT, app=APP, timeout_s=60)
+            assert await stage.raises() == [1, 2, 1]
+
+
+async def api_server_away(stage: Stage, away_s: float) -> None:
+    """Kill the API server and start it again after a while.
+
+    The real controllers are started anew with it: their own back-off, of up to half a minute, is not what is shown here.
+    """
+    await asyncio.to_thread(stage.control_plane.kill_api_server)
+    await asyncio.sleep(away_s)
+    await asyncio.to_thread(stage.control_plane.start_api_server)
+    for process in (stage.control_plane.controller_manager, stage.control_plane.scheduler):
+        process.kill()
+        process.start()
+
