@@ -352,4 +352,3 @@ async def api_server_away(stage: Stage, away_s: float) -> None:
     for process in (stage.control_plane.controller_manager, stage.control_plane.scheduler):
         process.kill()
         process.start()
-

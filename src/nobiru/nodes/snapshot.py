@@ -6,6 +6,8 @@ looks like "there are none".
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from nobiru.kernel.objects import ObjectMeta, Pod, Workload
 from nobiru.nodes.model import Controller, DaemonPod, Demand, Value
 from nobiru.placement.classes import ClassTable
@@ -49,7 +51,7 @@ def controllers(workloads: Workloads) -> dict[str, Controller]:
 
 
 def missing_replicas(cluster: Cluster, known: Mapping[str, Controller], now_ms: int, most: int) -> tuple[Demand, ...]:
-    """Pods that controllers with fresh pending pods have not created yet, at most `most` of each.
+    """Pods that controllers with fresh pending pods have not created yet, or the scheduler not seen; at most `most` of each.
 
     Order:   as cluster.pending; the first class of a controller gets all that it owes.
     """
@@ -71,12 +73,15 @@ def missing_replicas(cluster: Cluster, known: Mapping[str, Controller], now_ms: 
 
 
 def pods_of_owner(cluster: Cluster, uid: str) -> int:
-    """How many pods of the controller are known, in whatever state."""
-    return sum(
-        cluster.class_pods.get(each.index, 0)
-        for each in cluster.classes
-        if each.owner is not None and each.owner.uid == uid
-    )
+    """How many pods of the controller have a node or wait for one.
+
+    Those that the scheduler has not looked at yet do not count: in a burst it refuses them one by one, and all are wanted.
+    """
+    rows = [each.index for each in cluster.classes if each.owner is not None and each.owner.uid == uid]
+    held = cluster.held
+    on_nodes = int(held.count[np.isin(held.class_index, rows)].sum())
+    waiting = sum(len(each.pods) for each in cluster.pending if each.pod_class.index in rows)
+    return on_nodes + waiting + sum(pod.pod_class.index in rows for pod in cluster.homeless)
 
 
 def daemon_pods(daemon_sets: Iterable[Workload], table: ClassTable) -> tuple[DaemonPod, ...]:

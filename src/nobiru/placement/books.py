@@ -223,7 +223,6 @@ class Books:
             pending=self._freeze_pending(),
             others=dict(sorted(self._others.items())),
             homeless=self._freeze_homeless(),
-            class_pods=dict(self._pods_of),
         )
 
     def _freeze_pending(self) -> tuple[PendingClass, ...]:

@@ -117,7 +117,6 @@ class Cluster(Struct, frozen=True, kw_only=True, eq=False):
     pending: tuple[PendingClass, ...]
     others: dict[PodState, int]
     homeless: tuple[PodEntry, ...] = ()
-    class_pods: Mapping[int, int] = {}  # class index -> pods of it that exist at all, in whatever state
 
     @property
     def held(self) -> Held:
