@@ -22,6 +22,13 @@ RIGHT_COSTS = {
     "autoscaling:DescribeLaunchConfigurations": "groups with a launch configuration have no template",
     "ec2:DescribeLaunchTemplateVersions": "groups with a launch template get their shape from nodes, overrides and tags",
     "ec2:DescribeInstanceTypes": "instance types newer than the bundled table are unknown",
+    "nodes": "no node is known, so nothing is grown or removed rightly: list and watch nodes is needed",
+    "pods": "no pending pod is seen: list and watch pods is needed",
+    **dict.fromkeys(
+        ("replicasets", "replicationcontrollers", "statefulsets", "jobs"),
+        "its pods count as having a controller, and replicas still to be created are not planned for",
+    ),
+    "daemonsets": "new nodes are planned without room for DaemonSets",
     "poddisruptionbudgets": "PodDisruptionBudgets are not seen beforehand; the API server still enforces them",
 }
 
