@@ -24,7 +24,7 @@ from nobiru.aws.session import Aws, Clients
 from nobiru.aws.templates import Launch
 from nobiru.aws.together import together
 from nobiru.kernel.cloud import Activity, GroupName, NodeGroup
-from nobiru.kernel.errors import CloudError, CloudRejected, CloudUnavailable
+from nobiru.kernel.errors import CloudDenied, CloudError, CloudRejected, CloudUnavailable
 from nobiru.kernel.reason import Why
 
 if TYPE_CHECKING:  # the stubs are not installed with nobiru
@@ -298,13 +298,16 @@ class Groups:
     async def terminate(self, instance_id: str, *, decrement: bool = True) -> None:
         """Terminate one instance and, unless it is to be replaced, lower its group's desired capacity with it.
 
-        One that is in no group any more is success: an earlier call whose answer was lost may have done it.
+        One that is in no group any more, or is ending already, is success: an earlier call whose answer was lost may have done
+        it, and AWS would lower desired capacity a second time for an instance that is Terminating.
         Raises:  CloudError.
         """
 
         began_s = time.monotonic()
 
         def ask(clients: Clients) -> None:
+            if self._ends_already(clients, instance_id):
+                return
             _in_time(began_s)
             with self._aws.calling(TERMINATE):
                 clients.writes.terminate_instance_in_auto_scaling_group(
@@ -316,6 +319,18 @@ class Groups:
         except CloudRejected as error:
             if "No managed instance found" not in str(error):
                 raise
+
+    def _ends_already(self, clients: Clients, instance_id: str) -> bool:
+        """Whether AWS is ending the instance; False where we may not look."""
+        if not self._aws.rights.may(DESCRIBE_INSTANCES):
+            return False
+        try:
+            with self._aws.calling(DESCRIBE_INSTANCES):
+                page = clients.checks.describe_auto_scaling_instances(InstanceIds=[instance_id])
+        except (CloudDenied, CloudRejected):
+            return False
+        found = page["AutoScalingInstances"]
+        return any(str(each.get("LifecycleState", "")).upper().startswith("TERMINAT") for each in found)
 
 
 def _in_time(began_s: float) -> None:

@@ -219,6 +219,18 @@ async def test_terminate(cloud: Cloud, aws: Aws) -> None:
     assert named(await groups.describe(frozenset()), "down").desired == 1
 
 
+async def test_ending_instance_is_not_ended_twice(cloud: Cloud, aws: Aws) -> None:
+    """AWS would lower desired capacity once more for an instance that is Terminating already."""
+    await cloud.create_group("twice", 0, 4, desired=2, configuration="m5")
+    await cloud.wait_for(lambda found: sum(each.group == "twice" and each.state == "InService" for each in found) == 2)
+    groups = Groups(aws, explicit("twice"))
+    first, _ = (each.id for each in named(await groups.describe(frozenset()), "twice").instances)
+
+    await groups.terminate(first)
+    await groups.terminate(first)
+    assert named(await groups.describe(frozenset()), "twice").desired == 1
+
+
 async def test_history_of_a_group_that_lacks_machines(cloud: Cloud, aws: Aws) -> None:
     """AWS's own words of a failed launch, asked for only while machines are missing."""
     await cloud.create_group("dry", 0, 4, configuration="m5", zones=[ZONE_A])
