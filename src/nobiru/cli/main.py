@@ -13,6 +13,7 @@ import cyclopts
 from nobiru.cli.completion import script
 from nobiru.cli.errors import guarded
 from nobiru.cli.nodes import nodes
+from nobiru.kernel.errors import ConfigError
 
 app = cyclopts.App(
     name="nobiru",
@@ -42,7 +43,10 @@ def nobiru(words: Sequence[str]) -> int:
     """
     if words and words[0] == "nodes":
         return nodes(words[1:])
-    code = app(list(words), result_action="return_value")
+    try:
+        code = app(list(words), result_action="return_value", exit_on_error=False, print_error=False)
+    except cyclopts.CycloptsError as error:
+        raise ConfigError(" ".join(str(error).split())) from error
     return code if isinstance(code, int) else 0
 
 

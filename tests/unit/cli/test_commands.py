@@ -136,11 +136,13 @@ def test_the_process_itself(words: list[str]) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unknown_command_is_exit_code_2() -> None:
-    """What is no command ends as a wrong flag does."""
-    with pytest.raises(SystemExit) as caught:
-        guarded(nobiru, ["nope"])
-    assert caught.value.code == 2
+@pytest.mark.parametrize("words", [["nope"], ["--foo"], ["completion", "tcsh"], ["completion"]], ids=" ".join)
+def test_what_is_no_command_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends as a wrong flag does: one line, exit code 2."""
+    assert guarded(nobiru, words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("nobiru: error: ")
+    assert said.count("\n") == 1
 
 
 def test_error_line_is_one_line() -> None:
