@@ -14,6 +14,7 @@ from nobiru.aws.templates import Launch, Lookup, node_template, weights_problem
 from nobiru.aws.translate import one_line
 from nobiru.kernel.cloud import Activity, GroupName, Instance, NodeGroup
 from nobiru.kernel.objects import milliseconds
+from nobiru.sinks.redact import safe
 
 
 class GroupSpec(Struct, frozen=True, kw_only=True):
@@ -57,8 +58,8 @@ def activity(answer: ActivityAnswer) -> Activity:
     return Activity(
         id=answer.activity_id,
         status=answer.status_code,
-        message=answer.status_message,
-        cause=answer.cause,
+        message=safe(answer.status_message),
+        cause=safe(answer.cause),
         started_ms=milliseconds(answer.start_time),
         progress=answer.progress,
     )

@@ -48,6 +48,9 @@ DESCRIBE_ACTIVITIES = "autoscaling:DescribeScalingActivities"
 SET_DESIRED = "autoscaling:SetDesiredCapacity"
 TERMINATE = "autoscaling:TerminateInstanceInAutoScalingGroup"
 
+# AWS's words where a decrement would take desired capacity below the group's minimum.
+AT_MINIMUM = "min size constraint"
+
 
 class Wanted(Struct, frozen=True, kw_only=True):
     """Which groups are ours: named ones, ones with tags, or (neither) Cluster Autoscaler's own tags."""
@@ -299,7 +302,8 @@ class Groups:
         """Terminate one instance and, unless it is to be replaced, lower its group's desired capacity with it.
 
         One that is in no group any more, or is ending already, is success: an earlier call whose answer was lost may have done
-        it, and AWS would lower desired capacity a second time for an instance that is Terminating.
+        it, and AWS would lower desired capacity a second time for an instance that is Terminating.  Where desired capacity is at the
+        group's minimum and yet more machines run (instances protected from scale-in), one of these goes without a decrement.
         Raises:  CloudError.
         """
 
@@ -308,17 +312,38 @@ class Groups:
         def ask(clients: Clients) -> None:
             if self._ends_already(clients, instance_id):
                 return
-            _in_time(began_s)
-            with self._aws.calling(TERMINATE):
-                clients.writes.terminate_instance_in_auto_scaling_group(
-                    InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrement
-                )
+            try:
+                self._end(clients, instance_id, began_s, decrement=decrement)
+            except CloudRejected as error:
+                if AT_MINIMUM not in str(error) or not self._surplus(clients, instance_id):
+                    raise
+                self._end(clients, instance_id, began_s, decrement=False)
 
         try:
             await self._aws.run(ask, limit_ms=ACT_MS_MAX)
         except CloudRejected as error:
             if "No managed instance found" not in str(error):
                 raise
+
+    def _end(self, clients: Clients, instance_id: str, began_s: float, *, decrement: bool) -> None:
+        _in_time(began_s)
+        with self._aws.calling(TERMINATE):
+            clients.writes.terminate_instance_in_auto_scaling_group(
+                InstanceId=instance_id, ShouldDecrementDesiredCapacity=decrement
+            )
+
+    def _surplus(self, clients: Clients, instance_id: str) -> bool:
+        """Whether the instance's group runs more than it desires, so that nothing is launched in place of this one."""
+        if not self._aws.rights.may(DESCRIBE_INSTANCES):
+            return False
+        try:
+            with self._aws.calling(DESCRIBE_INSTANCES):
+                page = clients.checks.describe_auto_scaling_instances(InstanceIds=[instance_id])
+            names = [each["AutoScalingGroupName"] for each in page["AutoScalingInstances"]]
+            groups = [self._one(clients, name) for name in names]
+        except (CloudDenied, CloudRejected):
+            return False
+        return any(present(group) > group.desired_capacity for group in groups)
 
     def _ends_already(self, clients: Clients, instance_id: str) -> bool:
         """Whether AWS is ending the instance; False where we may not look."""

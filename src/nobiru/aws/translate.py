@@ -21,6 +21,7 @@ from nobiru.kernel.errors import (
     ConfigError,
     NoCapacity,
 )
+from nobiru.sinks.redact import safe
 
 LIBRARY_ERRORS = (boto.BotoCoreError, boto.ClientError, Boto3Error, ResponseParserError, OSError)
 
@@ -90,8 +91,8 @@ _RENEW = "renew them where AWS_SHARED_CREDENTIALS_FILE, the environment or the r
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without EC2's encoded appendix, not too long."""
-    text = text.split("Encoded authorization failure message", 1)[0]
+    """The text on one line, without EC2's encoded appendix and without credentials, not too long."""
+    text = safe(text.split("Encoded authorization failure message", 1)[0])
     return re.sub(r"\s+", " ", text).strip()[:_TEXT_LENGTH_MAX]
 
 

@@ -16,6 +16,7 @@ from nobiru.nodes.act import Ports, act
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Memory, Outcome, Plan, Snapshot
 from nobiru.nodes.news import News
+from nobiru.nodes.plan.clock_step import STEP_MS_MIN, stepped
 from nobiru.nodes.plan.decide import decide
 from nobiru.nodes.plan.remember import remember
 from nobiru.sinks.log import Log
@@ -44,19 +45,41 @@ class Room(Struct, frozen=True, kw_only=True):
     news: News
 
 
-async def run_once(room: Room, memory: Memory) -> tuple[Memory, int | None]:
+class Steps:
+    """Where the wall clock stood beside the monotonic one when last asked."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = clock.now_ms() - clock.monotonic_ms()
+
+    def follow(self, memory: Memory) -> Memory:
+        """The Memory in the time that the wall clock shows now; to be asked wherever fresh moments join older ones."""
+        before_ms, self._offset_ms = self._offset_ms, self._clock.now_ms() - self._clock.monotonic_ms()
+        by_ms = self._offset_ms - before_ms
+        if abs(by_ms) < STEP_MS_MIN:
+            return memory
+        log.warning("the wall clock was set", by_ms=by_ms)
+        return stepped(memory, by_ms)
+
+
+async def run_once(room: Room, memory: Memory, steps: Steps) -> tuple[Memory, int | None]:
     """One loop; returns the Memory for the next one and when it is due by the plan's own word."""
+    began_ms = room.clock.monotonic_ms()
     snap = await room.observe(memory)
-    plan = decide(snap, memory, room.config)
+    plan = decide(snap, steps.follow(memory), room.config)
     outcomes = await act(plan, room.ports)
-    after = remember(plan.memory, outcomes, room.clock.now_ms(), room.config)
-    await room.sinks.report(snap, plan, outcomes, after)
+    after = remember(steps.follow(plan.memory), outcomes, room.clock.now_ms(), room.config)
+    try:
+        await room.sinks.report(snap, plan, outcomes, after)
+    except Exception as error:  # noqa: BLE001 - what was done is done: the next loop must know it though nobody was told
+        room.sinks.failed(error, room.clock.monotonic_ms() - began_ms)
     return after, next_wake_ms(plan, outcomes, room.clock.now_ms())
 
 
 def next_wake_ms(plan: Plan, outcomes: tuple[Outcome, ...], now_ms: int) -> int | None:
     """When the next loop is due: the plan's moment, or soon after an action whose retry the world asked for."""
-    moments = [] if plan.wake_at_ms is None else [plan.wake_at_ms]
+    # A moment that is past already would make the loop spin: time alone changes nothing for it any more.
+    moments = [plan.wake_at_ms] if plan.wake_at_ms is not None and plan.wake_at_ms > plan.now_ms else []
     moments += [now_ms + each.retry_after_ms for each in outcomes if each.retry_after_ms is not None]
     return min(moments, default=None)
 
@@ -64,6 +87,7 @@ def next_wake_ms(plan: Plan, outcomes: tuple[Outcome, ...], now_ms: int) -> int 
 async def run(room: Room, memory: Memory) -> None:
     """Loop until cancelled."""
     wake_at_ms: int | None = room.clock.now_ms()
+    steps = Steps(room.clock)
     while True:
         now_ms = room.clock.now_ms()
         scan_ms = room.config.process.scan_interval_ms
@@ -75,7 +99,7 @@ async def run(room: Room, memory: Memory) -> None:
         began_ms = room.clock.monotonic_ms()
         room.sinks.started()
         try:
-            memory, wake_at_ms = await run_once(room, memory)
+            memory, wake_at_ms = await run_once(room, memory, steps)
         except Exception as error:  # noqa: BLE001 - the one place: a failed loop is counted, and the next one starts fresh
             room.sinks.failed(error, room.clock.monotonic_ms() - began_ms)
             wake_at_ms = None

@@ -90,6 +90,7 @@ class Snapshot(Value, frozen=True, kw_only=True):
     rights: Rights = Rights()
     freshness: Freshness = Freshness()
     paused: frozenset[Literal["up", "down"]] = frozenset()
+    pause_problem: str = ""  # one line where the pause annotation says nothing that is known
     identity: str = ""  # ours, as in nobiru.io/marked-by
 
 
@@ -166,9 +167,7 @@ class Memory(Value, frozen=True, kw_only=True):
     unneeded_since_ms: dict[NodeName, int] = {}
     needed_ms: dict[NodeName, int] = {}  # last found needed while a soft taint says otherwise: older marks are void
     removing: dict[NodeName, RemovalNote] = {}
-    unready_since_ms: dict[NodeName, int] = {}
     failed_removal_ms: dict[NodeName, int] = {}
-    pods_gone: dict[NodeName, int] = {}
     evictions: dict[str, EvictionTry] = {}  # by pod uid
     terminated_ms: tuple[int, ...] = ()  # the last ten minutes, oldest first
     terminating: dict[InstanceId, int] = {}  # accepted by the cloud, still listed

@@ -33,7 +33,7 @@ from nobiru.nodes.news import News
 from nobiru.nodes.plan.marks import DELETE_TAINT
 from nobiru.nodes.plan.membership import instance_id
 from nobiru.nodes.ports import Description, Groups
-from nobiru.nodes.snapshot import Workloads, controllers, daemon_pods, missing_replicas, paused
+from nobiru.nodes.snapshot import Workloads, controllers, daemon_pods, missing_replicas, pause_problem, paused
 from nobiru.placement.books import Books
 from nobiru.sinks.log import Log
 
@@ -220,5 +220,6 @@ class Observer:
                 cloud_age_ms=heard_ms - self._described_ms,
             ),
             paused=paused(self._pause),  # type: ignore[arg-type]
+            pause_problem=pause_problem(self._pause),
             identity=self._identity,
         )

@@ -113,3 +113,11 @@ def paused(annotations: Mapping[str, str]) -> frozenset[str]:
         case "up" | "down" as part:
             return frozenset({part})
     return frozenset()
+
+
+def pause_problem(annotations: Mapping[str, str]) -> str:
+    """One line about a pause annotation that stops nothing; "" where it is absent or understood."""
+    value = annotations.get(PAUSE_ANNOTATION)
+    if value is None or paused(annotations):
+        return ""
+    return f'annotation {PAUSE_ANNOTATION} of the status ConfigMap is "{value[:40]}" and stops nothing: say up, down or all'

@@ -219,6 +219,22 @@ async def test_terminate(cloud: Cloud, aws: Aws) -> None:
     assert named(await groups.describe(frozenset()), "down").desired == 1
 
 
+async def test_surplus_at_the_minimum_goes_without_a_decrement(cloud: Cloud, aws: Aws) -> None:
+    """B40: desired capacity at the minimum, more machines run (protected from scale-in): AWS refuses the decrement, one goes."""
+    await cloud.create_group("kept", 0, 4, desired=2, configuration="m5")
+    await cloud.wait_for(lambda found: sum(each.group == "kept" and each.state == "InService" for each in found) == 2)
+    groups = Groups(aws, explicit("kept"))
+    ids = [each.id for each in named(await groups.describe(frozenset()), "kept").instances]
+    protection = {"AutoScalingGroupName": "kept", "InstanceIds": ids, "ProtectedFromScaleIn": True}
+    await cloud.perform("SetInstanceProtection", protection)
+    await cloud.perform("UpdateAutoScalingGroup", {"AutoScalingGroupName": "kept", "MaxSize": 0, "DesiredCapacity": 0})
+
+    await groups.terminate(ids[0])
+    await cloud.wait_for(lambda found: all(each.id != ids[0] for each in found))
+    after = named(await groups.describe(frozenset()), "kept")
+    assert (after.desired, [each.id for each in after.instances]) == (0, ids[1:])
+
+
 async def test_ending_instance_is_not_ended_twice(cloud: Cloud, aws: Aws) -> None:
     """AWS would lower desired capacity once more for an instance that is Terminating already."""
     await cloud.create_group("twice", 0, 4, desired=2, configuration="m5")

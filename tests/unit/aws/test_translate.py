@@ -1,9 +1,13 @@
 """The AWS library's exceptions as nobiru's errors: one line, what to do, no secret."""
 
+from datetime import UTC, datetime
+
 import pytest
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from nobiru.aws.answers import ActivityAnswer
+from nobiru.aws.conversion import activity
 from nobiru.aws.translate import LIBRARY_ERRORS, credentials_refused, translated
 from nobiru.kernel.errors import (
     CloudDenied,
@@ -86,6 +90,16 @@ def test_refused_credentials(code: str, text: str, want: str) -> None:
 
     assert want in got
     assert SECRET not in got
+
+
+def test_credentials_in_awss_words_are_blotted() -> None:
+    """What AWS quotes ends in events, the status ConfigMap and the journal: a key id is nothing for there."""
+    words = "key AKIAIOSFODNN7EXAMPLE is odd"
+    moment = datetime(2026, 12, 1, tzinfo=UTC)
+    told = activity(ActivityAnswer(activity_id="1", status_code="Failed", status_message=words, start_time=moment))
+
+    assert "AKIA" not in str(translated(answer("ValidationError", words), ACTION))
+    assert "AKIA" not in told.message
 
 
 def test_ec2s_encoded_appendix_is_cut() -> None:

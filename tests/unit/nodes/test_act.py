@@ -156,6 +156,13 @@ def test_remembered_success() -> None:
     assert memory.terminated_ms == (NOW_MS,)
 
 
+def test_only_what_was_reached_is_on_its_way() -> None:
+    """A group whose own maximum let through less: the rest is not waited for, nor is it room for pods."""
+    memory = remember(Memory(), (Outcome(action=GROW, reached=GROW.start + 1),), NOW_MS, flags())
+
+    assert memory.raises["a"].target == GROW.start + 1 < GROW.target
+
+
 def test_remembered_failure_rests_the_group() -> None:
     """A rejected call rests the group for the flag's time, a throttled one for seconds."""
     rejected = Outcome(action=GROW, error="above max", code="CloudRejected")

@@ -148,10 +148,10 @@ def test_go_time() -> None:
 
 def test_memory_survives_a_restart() -> None:
     """What is kept comes back; what cannot be read is as good as nothing."""
-    back = load(dump(MEMORY), started_ms=7)
+    back = load(dump(MEMORY), started_ms=NOW_MS)
 
     assert (back.backoff, back.raises, back.terminated_ms) == (MEMORY.backoff, MEMORY.raises, (1, 2))
-    assert back.started_ms == 7
+    assert back.started_ms == NOW_MS
     assert load("{broken", started_ms=7) == Memory(started_ms=7)
     assert load(None, started_ms=7) == Memory(started_ms=7)
 
@@ -162,4 +162,4 @@ def test_kept_text_is_bounded() -> None:
     many = replace(MEMORY, learned={f"g{number}": lesson for number in range(1000)})
 
     assert len(dump(many)) < BYTES_MAX
-    assert load(dump(many), started_ms=0).backoff == MEMORY.backoff
+    assert load(dump(many), started_ms=NOW_MS).backoff == MEMORY.backoff

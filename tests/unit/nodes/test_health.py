@@ -245,3 +245,49 @@ def test_brake_counts_orphans() -> None:
     plan = plan_for([group("a", 2, booting=["x", "y"])], [], memory=memory, config=braked)
 
     assert len([each for each in plan.actions if isinstance(each, Terminate)]) == 1
+
+
+def test_timeouts_of_one_group_do_not_hide_anothers() -> None:
+    """Two groups whose machines never join: each one's failure is its own."""
+    memory = Memory(
+        unregistered_since_ms=seen(x=901_000),
+        backoff={
+            "b": Backoff(until_ms=NOW_MS + 1000, duration_ms=300_000, failed_ms=NOW_MS, code="timeout", message="")
+        },
+    )
+    plan = plan_for([group("a", 1, booting=["x"]), group("b")], [], memory=memory)
+
+    assert [(each.group, each.code) for each in plan.failures] == [("a", "timeout")]
+
+
+CALL_FAILED = Backoff(
+    until_ms=NOW_MS + 4_000, duration_ms=5_000, failed_ms=NOW_MS - 1_000, code="apiCallError", message="no answer"
+)
+
+
+def test_machines_of_a_raise_whose_answer_was_lost_are_on_their_way() -> None:
+    """The group rests after the lost answer, yet what AWS now wants of it hosts the pods: no other group grows for them."""
+    plan = plan_for([group("a", 1), group("b")], [pending("p")], memory=Memory(backoff={"a": CALL_FAILED}))
+
+    assert raises(plan) == {}
+    assert whys(plan) == {"p": "FITS_ON_UPCOMING_NODE"}
+
+
+def test_stock_out_is_seen_while_a_failed_call_rests_the_group() -> None:
+    """A call that failed hides no stock-out: the pods go elsewhere at once."""
+    dry = group("a", 1, activities=[failed(0.5)])
+    plan = plan_for([dry, group("b")], [pending("p")], memory=Memory(backoff={"a": CALL_FAILED}))
+
+    assert raises(plan) == {"b": 1}
+    assert [each.code for each in plan.failures] == ["placeholder-cannot-be-fulfilled"]
+
+
+def test_machine_on_standby_is_its_owners_affair() -> None:
+    """Desired capacity does not count it, so ending it with a decrement would cost another machine its place."""
+    base = group("a", 1, nodes=["s"])
+    standby = replace(base, desired=0, instances=tuple(replace(each, lifecycle="Standby") for each in base.instances))
+    memory = Memory(unneeded_since_ms={"s": NOW_MS - 3_600_000})
+    plan = plan_for([standby], [], [node("s")], memory=memory)
+
+    assert plan.actions == ()
+    assert plan.nodes["s"].reason.name == "NOT_AUTOSCALED"

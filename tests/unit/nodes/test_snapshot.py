@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from nobiru.kernel.objects import OwnerReference, Pod, PodStatus
 from nobiru.nodes.model import Controller
-from nobiru.nodes.snapshot import missing_replicas, paused
+from nobiru.nodes.snapshot import missing_replicas, pause_problem, paused
 from nobiru.placement.books import Books
 from tests.unit.nodes.builders_down import NOW_MS, node, pod
 from tests.unit.nodes.builders_up import pending
@@ -51,3 +51,9 @@ def test_pause_annotation() -> None:
     assert paused({"nobiru.io/pause": "all"}) == {"up", "down"}
     assert paused({"nobiru.io/pause": "down"}) == {"down"}
     assert paused({"nobiru.io/pause": "yes"}) == frozenset()
+
+
+def test_pause_annotation_that_stops_nothing_is_said() -> None:
+    """A typing error must not look like a pause."""
+    assert 'is "yes" and stops nothing: say up, down or all' in pause_problem({"nobiru.io/pause": "yes"})
+    assert pause_problem({"nobiru.io/pause": "all"}) == pause_problem({}) == ""

@@ -19,6 +19,8 @@ RIGHT_COSTS = {
     "autoscaling:SetDesiredCapacity": "no group is ever grown",
     "autoscaling:TerminateInstanceInAutoScalingGroup": "no node is ever removed",
     "autoscaling:DescribeScalingActivities": "a stock-out is noticed only after two minutes, without AWS's own words",
+    "autoscaling:DescribeAutoScalingInstances": "without --nodes the cluster of its groups is not told from other clusters by "
+    "their nodes, and an instance that is ending already is not seen before it is terminated",
     "autoscaling:DescribeLaunchConfigurations": "groups with a launch configuration have no template",
     "ec2:DescribeLaunchTemplateVersions": "groups with a launch template get their shape from nodes, overrides and tags",
     "ec2:DescribeInstanceTypes": "instance types newer than the bundled table are unknown",
@@ -93,7 +95,7 @@ def right_notes(rights: Rights) -> tuple[str, ...]:
 
 
 def _group_notes(snap: Snapshot) -> list[str]:
-    notes = [snap.group_problem] if snap.group_problem else []
+    notes = [note for note in (snap.group_problem, snap.pause_problem) if note]
     notes += [f"group {group.name}: {group.problem}" for group in snap.groups if group.problem]
     notes += [f"group {group.name}: {group.template_problem}" for group in snap.groups if group.template_problem]
     notes += [f"group {name} is left alone: {why}" for name, why in sorted(snap.other_groups.items())]

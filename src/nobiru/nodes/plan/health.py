@@ -19,7 +19,7 @@ from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Backoff, Failure, Memory, Raise, Snapshot, Terminate
 from nobiru.nodes.plan.conditions import TaintRules, judge
 from nobiru.nodes.plan.marks import candidate_since_ms, delete_mark
-from nobiru.nodes.plan.membership import instance_id, owners
+from nobiru.nodes.plan.membership import beside_desired, instance_id, owners
 from nobiru.nodes.plan.staleness import stale
 from nobiru.nodes.plan.state import ClusterState, GroupState, NodeFact
 from nobiru.nodes.plan.templates import Templates, plan_templates
@@ -35,11 +35,10 @@ CLOCK_SKEW_MS_MAX = 5_000
 RECENT_FAILURE_MS_MAX = 600_000
 MESSAGE_LENGTH_MAX = 500
 BRAKE_WINDOW_MS = 600_000
-# Machines that a group lists beside its desired capacity.
-STANDBY = ("Standby", "EnteringStandby", "Warmed")
 
 STOCK_OUT = "placeholder-cannot-be-fulfilled"  # Cluster Autoscaler's code for it
 TIMEOUT = "timeout"
+API_CALL_ERROR = "apiCallError"
 
 
 class Assessment(Struct, frozen=True, kw_only=True):
@@ -181,7 +180,7 @@ def _unregistered_since(snap: Snapshot, memory: Memory, facts: Sequence[NodeFact
         each.id: memory.unregistered_since_ms.get(each.id, snap.now_ms)
         for group in snap.groups
         for each in group.instances
-        if not each.leaving and each.id not in registered and not each.lifecycle.startswith(STANDBY)
+        if not each.leaving and each.id not in registered and not beside_desired(each)
     }
 
 
@@ -198,9 +197,7 @@ def _tally(
 ) -> _Tally:
     gone = {id_ for id_, at_ms in memory.terminating.items() if now_ms - at_ms < OWN_WRITE_MS_MAX}
     staying = [
-        each
-        for each in group.instances
-        if not each.leaving and each.id not in gone and not each.lifecycle.startswith(STANDBY)
+        each for each in group.instances if not each.leaving and each.id not in gone and not beside_desired(each)
     ]
     ids = {each.id for each in staying}
     here = [fact for fact in facts if fact.instance in ids]
@@ -241,7 +238,7 @@ def _judge_group(group: NodeGroup, tally: _Tally, memory: Memory, snap: Snapshot
     old = memory.backoff.get(group.name)
     failure = _failure(group, tally, missing, since_ms, own, memory, now_ms, config)
     backoff = old if old and now_ms - old.failed_ms < config.backoff.reset_timeout_ms else None
-    if failure and not (old and now_ms < old.until_ms):
+    if failure and not (old and now_ms < old.until_ms and old.code != API_CALL_ERROR):
         backoff = next_backoff(old, failure.code, failure.message, now_ms, config)
     else:
         failure = None
@@ -250,8 +247,10 @@ def _judge_group(group: NodeGroup, tally: _Tally, memory: Memory, snap: Snapshot
         backoff = backoff if failure else None
     elif own and now_ms - own.at_ms > config.health.max_node_provision_time_ms:
         own = None
-    resting = backoff is not None and now_ms < backoff.until_ms
-    failing = backoff is not None and since_ms is not None and backoff.failed_ms >= since_ms
+    # A call that failed says nothing of machines that were asked for before, or by a call whose answer was lost.
+    told = backoff is not None and backoff.code != API_CALL_ERROR
+    resting = told and backoff is not None and now_ms < backoff.until_ms
+    failing = told and backoff is not None and since_ms is not None and backoff.failed_ms >= since_ms
     return _Judged(
         missing=missing,
         counted=0 if resting or failing else missing,
@@ -296,7 +295,7 @@ def _failure(
         if now_ms - since_ms >= MISSING_MS_MAX:
             text = f"{missing} wanted machines are not listed by AWS after {MISSING_MS_MAX // 1000} s"
             return Failure(group=group.name, code=STOCK_OUT, message=text, count=missing)
-    fresh = [each for each in tally.overdue if _just_overdue(each, memory, now_ms, config)]
+    fresh = [each for each in tally.overdue if _just_overdue(group.name, each, memory, now_ms, config)]
     if fresh:
         names = ", ".join(each.id for each in fresh[:3])
         text = f"no node appeared for {names}: check that the machine can join (CSR approval, bootstrap)"
@@ -304,11 +303,12 @@ def _failure(
     return None
 
 
-def _just_overdue(instance: Instance, memory: Memory, now_ms: int, config: NodesConfig) -> bool:
+def _just_overdue(group: GroupName, instance: Instance, memory: Memory, now_ms: int, config: NodesConfig) -> bool:
     """Whether the instance became overdue since its group's last failure, so that one machine fails a group once."""
     since_ms = memory.unregistered_since_ms.get(instance.id, now_ms)
     overdue_ms = since_ms + config.health.max_node_provision_time_ms
-    return all(back.failed_ms < overdue_ms for back in memory.backoff.values() if back.code == TIMEOUT)
+    back = memory.backoff.get(group)
+    return back is None or back.code != TIMEOUT or back.failed_ms < overdue_ms
 
 
 def failed_activity(activities: Sequence[Activity] | None, own: Raise | None, now_ms: int) -> Activity | None:

@@ -63,4 +63,36 @@ def load(text: str | None, *, started_ms: int) -> Memory:
         kept = _DECODER.decode(text)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return memory
-    return replace(memory, **{name: getattr(kept, name) for name in _NAMES})
+    return not_ahead(replace(memory, **{name: getattr(kept, name) for name in _NAMES}), started_ms)
+
+
+def not_ahead(memory: Memory, now_ms: int) -> Memory:
+    """The Memory without moments to come: another machine's clock wrote them, and a wait must end by ours.
+
+    A back-off lasts as long as it was to last, from its failure on.
+    """
+
+    def clipped(moments: dict[str, int]) -> dict[str, int]:
+        return {name: min(at_ms, now_ms) for name, at_ms in moments.items()}
+
+    rests = {
+        name: replace(each, failed_ms=failed_ms, until_ms=min(each.until_ms, failed_ms + each.duration_ms))
+        for name, each in memory.backoff.items()
+        for failed_ms in (min(each.failed_ms, now_ms),)
+    }
+    return replace(
+        memory,
+        backoff=rests,
+        raises={name: replace(each, at_ms=min(each.at_ms, now_ms)) for name, each in memory.raises.items()},
+        learned={name: replace(each, since_ms=min(each.since_ms, now_ms)) for name, each in memory.learned.items()},
+        missing_since_ms=clipped(memory.missing_since_ms),
+        unregistered_since_ms=clipped(memory.unregistered_since_ms),
+        terminated_ms=tuple(min(at_ms, now_ms) for at_ms in memory.terminated_ms),
+        terminating=clipped(memory.terminating),
+        last_scale_up_ms=min(memory.last_scale_up_ms, now_ms),
+        last_removal_ms=min(memory.last_removal_ms, now_ms),
+        last_removal_failure_ms=min(memory.last_removal_failure_ms, now_ms),
+        group_scale_up_ms=clipped(memory.group_scale_up_ms),
+        group_removal_ms=clipped(memory.group_removal_ms),
+        group_removal_failure_ms=clipped(memory.group_removal_failure_ms),
+    )

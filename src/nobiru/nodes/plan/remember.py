@@ -21,14 +21,13 @@ from nobiru.nodes.model import (
     RollBack,
     Terminate,
 )
-from nobiru.nodes.plan.health import BRAKE_WINDOW_MS, next_backoff
+from nobiru.nodes.plan.health import API_CALL_ERROR, BRAKE_WINDOW_MS, next_backoff
 
 # After a passing trouble (throttling, no answer) a group is tried again this soon, doubled each time up to the flag's maximum.
 TRANSIENT_BACKOFF_MS = 5_000
 _TRANSIENT = frozenset({"CloudThrottled", "CloudUnavailable", "Timeout"})
 TERMINATING_MS_MAX = 600_000
 REFUSED_MS_MAX = 600_000  # a refused right is tried again after this long: somebody may have granted it
-API_CALL_ERROR = "apiCallError"  # Cluster Autoscaler's code
 
 
 def remember(memory: Memory, outcomes: Sequence[Outcome], now_ms: int, config: NodesConfig) -> Memory:
@@ -77,7 +76,8 @@ def _one(memory: Memory, outcome: Outcome, now_ms: int, config: NodesConfig) -> 
 
 def _raised(memory: Memory, outcome: Outcome, action: RaiseDesired, now_ms: int, config: NodesConfig) -> Memory:
     if outcome.ok:
-        target = max(action.target, outcome.reached or 0)
+        # A group's own maximum may have let through less than was asked for; somebody else may have set more.
+        target = action.target if outcome.reached is None else outcome.reached
         return replace(
             memory,
             raises={**memory.raises, action.group: Raise(at_ms=now_ms, start=action.start, target=target)},
