@@ -20,6 +20,7 @@ from lightkube.core.exceptions import ConfigError as LightkubeConfigError
 from nobiru.kernel.errors import ConfigError
 from nobiru.kube.auth import ExecAuth, RenewedTransport, TokenFileAuth
 from nobiru.kube.client import Client
+from nobiru.kube.transport import AiohttpTransport
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 CONNECTIONS_MAX = 64  # watches hold one each
@@ -43,8 +44,7 @@ def connect(
     server = config.cluster.server
     try:
         context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
-        limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX)
-        pool = RenewedTransport(lambda: httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits))
+        pool = RenewedTransport(lambda: AiohttpTransport(context, connections_max=CONNECTIONS_MAX))
         auth = _auth(config, context, pool.renew)
     except (LightkubeConfigError, OSError, ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{_source(kubeconfig)}: certificates or credentials cannot be used: {error}") from error
