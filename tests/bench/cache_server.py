@@ -24,6 +24,7 @@ def pod_text(owner: int) -> str:
             "namespace": f"ns-{owner % NAMESPACES}",
             "uid": "uid-@number@",
             "resourceVersion": "@revision@",
+            "generation": 1,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": f"app-{owner}", "pod-template-hash": "5d9c8"},
             "ownerReferences": [

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nobiru.kernel.objects import Node, Pod, Taint
 from nobiru.kernel.selector import terms_match, tolerates, untolerated
-from nobiru.placement.books import Books
+from nobiru.placement.books import Books, placed_alike
 from nobiru.placement.columns import Bools, Cluster, Ints, NodeColumns
 from nobiru.placement.filters import fits, refusals, room
 from nobiru.placement.pack import Candidate, Removal, pack_new, place, plan_removals
@@ -421,22 +422,36 @@ def shown(cluster: Cluster) -> Json:
     return facts, arrays, held, pods, pending, homeless, cluster.others
 
 
+def counted(now: Pod, before: Pod | Node | None) -> Pod:
+    """The pod with the generation that the API server gives it: one more where its spec changed, bindings aside."""
+    generation = 1
+    if isinstance(before, Pod):
+        same = replace(now.spec, node_name="") == replace(before.spec, node_name="")
+        generation = before.metadata.generation + (not same)
+    return replace(now, metadata=replace(now.metadata, generation=generation))
+
+
 @settings(max_examples=300, deadline=None)
 @given(events(), st.sets(st.integers(0, 24)))
 def test_books_fed_step_by_step_are_books_made_anew(fed: list[tuple[str, Pod | Node | str]], freezes: set[int]) -> None:
     """Whatever came and went, with freezes in between, a freeze shows the objects that exist, and only those."""
     books = Books()
     exist: dict[tuple[str, str], Pod | Node] = {}
+    kept: dict[str, Pod] = {}
     for step, (kind, value) in enumerate(fed):
         if isinstance(value, Pod):
-            books.upsert_pod(books.admit(value))
-            exist["pod", value.name] = value
+            before = kept.get(value.name)
+            kept[value.name] = now = books.admit(counted(value, exist.get(("pod", value.name))), before)
+            if before is None or not placed_alike(before, now):
+                books.upsert_pod(now)
+            exist["pod", value.name] = counted(value, exist.get(("pod", value.name)))
         elif isinstance(value, Node):
             books.upsert_node(value)
             exist["node", value.name] = value
         elif kind == "no pod":
             books.delete_pod(("default", value))
             exist.pop(("pod", value), None)
+            kept.pop(value, None)
         else:
             books.delete_node(value)
             exist.pop(("node", value), None)

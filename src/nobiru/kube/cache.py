@@ -55,15 +55,18 @@ class Follow(Struct, frozen=True, kw_only=True):
     fields: str = ""
 
 
-def _same(item: T) -> T:
+def _same(item: T, before: T | None) -> T:
     return item
 
 
 class Cache(Generic[T]):
     """The copy."""
 
-    def __init__(self, resource: Resource, type_: type[T], admit: Callable[[T], T] = _same) -> None:
-        """`admit` turns each decoded object into what is kept: it may share equal parts to save memory."""
+    def __init__(self, resource: Resource, type_: type[T], admit: Callable[[T, T | None], T] = _same) -> None:
+        """`admit` turns each decoded object into what is kept; it is given what was kept before.
+
+        It may share equal parts to save memory.
+        """
         self.resource = resource
         self.type = type_
         self._admit = admit
@@ -101,7 +104,7 @@ class Cache(Generic[T]):
         before = self._items.get(key)
         if before is not None and _unchanged(before, item):
             return
-        kept = self._admit(item)
+        kept = self._admit(item, before)
         self._items[key] = kept
         for tell in self._upserted:
             tell(before, kept)

@@ -34,7 +34,7 @@ from nobiru.nodes.plan.marks import DELETE_TAINT
 from nobiru.nodes.plan.membership import instance_id
 from nobiru.nodes.ports import Description, Groups
 from nobiru.nodes.snapshot import Workloads, controllers, daemon_pods, missing_replicas, pause_problem, paused
-from nobiru.placement.books import Books
+from nobiru.placement.books import Books, placed_alike
 from nobiru.sinks.log import Log
 
 log = Log("observe")
@@ -74,6 +74,8 @@ class Caches:
             await cache.synced.wait()
 
     def _pod(self, before: Pod | None, pod: Pod) -> None:
+        if before is not None and placed_alike(before, pod):
+            return
         waiting = self.books.newly_unschedulable
         self.books.upsert_pod(pod)
         if self.books.newly_unschedulable > waiting or (before is not None and self._drains(before)):

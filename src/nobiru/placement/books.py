@@ -11,13 +11,13 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from nobiru.kernel.objects import Key, Node, ObjectMeta, OwnerReference, Pod, PodStatus
-from nobiru.placement.classes import PER_POD_LABELS, ClassTable, PodClass
+from nobiru.placement.classes import PER_POD_LABELS, ClassTable, PodClass, relevant_annotations
 from nobiru.placement.columns import Cluster, PendingClass
 from nobiru.placement.entries import PodEntry, PodState, entry_of, scheduled_condition
 from nobiru.placement.requests import amounts_of
 from nobiru.placement.seats import NodeState, Queue, Seat
 
-__all__ = ["AdmittedPod", "Books", "PodEntry", "PodState"]
+__all__ = ["AdmittedPod", "Books", "PodEntry", "PodState", "placed_alike"]
 
 _SPARE_CLASSES = 1_000  # below this many unused classes a sweep is not worth its time
 
@@ -53,12 +53,28 @@ class Books:
 
     # Feeding
 
-    def admit(self, pod: Pod) -> AdmittedPod:
-        """The pod as a cache should keep it: its spec, labels and strings shared with its equals."""
+    def admit(self, pod: Pod, before: Pod | None = None) -> AdmittedPod:
+        """The pod as a cache should keep it: its spec, labels and strings shared with its equals.
+
+        `before` is how the same pod was kept last: where only its status changed, its class need not be found again.
+        """
+        if isinstance(before, AdmittedPod) and self._changed_status_alone(pod, before):
+            old = before.metadata
+            return AdmittedPod(
+                metadata=replace(
+                    pod.metadata,
+                    namespace=old.namespace,
+                    labels=old.labels,
+                    annotations=old.annotations,
+                    owner_references=old.owner_references,
+                ),
+                spec=before.spec,
+                status=_kept_status(pod.status, placed=bool(before.spec.node_name)),
+                pod_class=before.pod_class,
+            )
         pod_class = self.classes.intern(pod)
-        meta, status = pod.metadata, pod.status
+        meta = pod.metadata
         own_labels = meta.labels is not None and not PER_POD_LABELS.isdisjoint(meta.labels)
-        waiting = None if pod.spec.node_name else scheduled_condition(status)
         spec = pod_class.spec
         return AdmittedPod(
             metadata=ObjectMeta(
@@ -75,12 +91,25 @@ class Books:
                 deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
             ),
             spec=replace(spec, node_name=pod.spec.node_name) if pod.spec.node_name else spec,
-            status=PodStatus(
-                phase=status.phase,
-                conditions=None if waiting is None else (waiting,),
-                nominated_node_name=status.nominated_node_name,
-            ),
+            status=_kept_status(pod.status, placed=bool(pod.spec.node_name)),
             pod_class=pod_class,
+        )
+
+    def _changed_status_alone(self, pod: Pod, before: AdmittedPod) -> bool:
+        """Whether all that makes a class is as it was.
+
+        The API server counts changes of a pod's spec in `generation` (Kubernetes 1.33 and newer; 0 before); a binding may not
+        count.
+        """
+        meta, old = pod.metadata, before.metadata
+        return (
+            meta.generation > 0
+            and (meta.generation, meta.uid) == (old.generation, old.uid)
+            and pod.spec.node_name == before.spec.node_name
+            and (meta.labels or {}) == (old.labels or {})
+            and meta.owner_references == old.owner_references
+            and relevant_annotations(meta.annotations) == old.annotations
+            and self.classes.holds(before.pod_class)
         )
 
     def upsert_node(self, node: Node) -> None:
@@ -234,6 +263,30 @@ class Books:
             return ()
         seats = [seat for seat in self._seats.values() if seat.node is None]
         return tuple(sorted((entry for seat in seats for entry in seat.pods.values()), key=lambda entry: entry.key))
+
+
+def _kept_status(status: PodStatus, *, placed: bool) -> PodStatus:
+    """What placement reads of a status: the scheduler's words about a pod that has no node."""
+    waiting = None if placed else scheduled_condition(status)
+    return PodStatus(
+        phase=status.phase,
+        conditions=None if waiting is None else (waiting,),
+        nominated_node_name=status.nominated_node_name,
+    )
+
+
+def placed_alike(before: Pod, now: Pod) -> bool:
+    """Whether the same admitted pod stands as it did for placement: most changes are of what placement never reads."""
+    if not (isinstance(before, AdmittedPod) and isinstance(now, AdmittedPod)):
+        return False
+    old, new = before.metadata, now.metadata
+    return (
+        before.pod_class is now.pod_class
+        and before.spec is now.spec
+        and before.status == now.status
+        and (old.uid, old.deletion_timestamp, old.deletion_grace_period_seconds)
+        == (new.uid, new.deletion_timestamp, new.deletion_grace_period_seconds)
+    )
 
 
 Name = TypeVar("Name", bound=Hashable)

@@ -108,7 +108,7 @@ class ClassTable:
         labels = meta.labels or {}
         if not PER_POD_LABELS.isdisjoint(labels):
             labels = {key: value for key, value in labels.items() if key not in PER_POD_LABELS}
-        annotations = _relevant(meta.annotations) if meta.annotations else {}
+        annotations = relevant_annotations(meta.annotations)
         owner = _controller(meta.owner_references)
         if owner is not None and owner.kind == "Node":
             owner = OwnerReference(api_version=owner.api_version, kind="Node", name="", controller=True)
@@ -202,8 +202,10 @@ def _controller(owners: tuple[OwnerReference, ...]) -> OwnerReference | None:
     return None
 
 
-def _relevant(annotations: dict[str, str]) -> dict[str, str]:
+def relevant_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
     """The annotations that matter; the mirror mark without its hash, which differs per node."""
+    if not annotations:
+        return {}
     kept = {key: value for key, value in annotations.items() if key.startswith(ANNOTATION_PREFIXES)}
     if MIRROR_ANNOTATION in annotations:
         kept[MIRROR_ANNOTATION] = ""
