@@ -238,11 +238,13 @@ async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> N
     revision, skipped = "", 0
     with _listing:
         async for page in client.pages(cache.resource, cache.type, how.namespace, fields=how.fields):
-            for item in page.items:
+            for item in page.items():
+                if item is None:
+                    skipped += 1
+                    continue
                 cache.upsert(item)
                 seen.add((item.metadata.namespace, item.metadata.name))
             revision = page.metadata.resource_version
-            skipped += page.skipped
             cache.fresh_ms = clock.monotonic_ms()
         if len(seen) >= GC_ITEMS_MIN:
             gc.freeze()  # what stays for ever is not looked at again

