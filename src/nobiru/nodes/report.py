@@ -3,23 +3,21 @@
 Edge of the room.  Invariant: telling never changes what is done, and trouble in telling never ends a loop.
 """
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from nobiru.kernel.clock import Clock
-from nobiru.kernel.errors import CloudError, KubeConflict, KubeError, KubeNotFound, QuantityError
-from nobiru.kernel.objects import ConfigMap, Key, Node
-from nobiru.kernel.quantity import resource_amount
+from nobiru.kernel.errors import CloudError, KubeConflict, KubeError, KubeNotFound
+from nobiru.kernel.objects import ConfigMap, Key
 from nobiru.kernel.reason import Reason, Why
 from nobiru.kube.change import Changer
 from nobiru.kube.client import CONFIGMAPS, Client
 from nobiru.kube.events import Recorder, Subject
 from nobiru.nodes.announce import Announcement, announcements
 from nobiru.nodes.config import NodesConfig
+from nobiru.nodes.measure import measure
 from nobiru.nodes.model import (
     BeginRemoval,
     Evict,
@@ -34,12 +32,11 @@ from nobiru.nodes.model import (
     UnmarkCandidate,
 )
 from nobiru.nodes.plan import persist
-from nobiru.nodes.plan.marks import DELETE_TAINT
 from nobiru.nodes.status import ANNOTATION, Transitions, go_time, initializing, render, transitions, words
 from nobiru.sinks.health import Pulse
 from nobiru.sinks.journal import Journal
 from nobiru.sinks.log import Log
-from nobiru.sinks.prometheus import NO_GPU, NodesMetrics
+from nobiru.sinks.prometheus import NodesMetrics
 
 log = Log("nodes")
 
@@ -110,7 +107,7 @@ class Reporter:
             self._log_outcome(plan, outcome)
         self._log_left_alone(plan)
         self._send_events(plan, outcomes)
-        self._measure(snap, plan, outcomes, memory)
+        measure(self._metrics, snap, plan, outcomes, memory, self._config)
         self._journal.write(journal_entry(snap, plan, outcomes))
         if self._config.process.write_status:
             await self._write_status(plan, memory)
@@ -177,71 +174,6 @@ class Reporter:
         process = self._config.process
         return Subject(kind="ConfigMap", namespace=process.namespace, name=process.status_name)
 
-    # Metrics
-
-    def _measure(self, snap: Snapshot, plan: Plan, outcomes: tuple[Outcome, ...], memory: Memory) -> None:
-        metrics, reports = self._metrics, plan.reports
-        metrics.safe.set(1 if plan.healthy else 0)
-        states = {
-            "ready": sum(each.ready for each in reports),
-            "unready": sum(each.unready for each in reports),
-            "notStarted": sum(each.not_started for each in reports),
-            "suspended": 0,
-            "unregistered": sum(each.unregistered for each in reports),
-            "longUnregistered": sum(each.long_unregistered for each in reports),
-        }
-        metrics.show(metrics.nodes, {(state,): count for state, count in states.items()})
-        metrics.groups.labels("autoscaled").set(len(reports))
-        pending = sum(len(each.pods) for each in snap.cluster.pending)
-        metrics.unschedulable.labels("unschedulable").set(pending)
-        metrics.max_nodes.set(sum(each.max_size for each in reports))
-        cpu_milli, memory_bytes = capacity_in_use(snap.cluster.nodes.nodes)
-        metrics.cpu.set(cpu_milli / 1000)
-        metrics.memory.set(memory_bytes)
-        metrics.unneeded.set(len(plan.unneeded))
-        metrics.pending_deletions.set(sum(each.being_deleted for each in reports))
-        whys = Tally(why.reason.peer for why in plan.nodes.values() if why.reason.peer)
-        metrics.show(metrics.unremovable, {(peer,): count for peer, count in whys.items()})
-        cooling = any(why.reason is Reason.COOLDOWN for why in plan.nodes.values())
-        metrics.in_cooldown.set(1 if cooling else 0)
-        if self._config.process.per_group_metrics:
-            metrics.show(metrics.group_min, {(each.name,): each.min_size for each in reports})
-            metrics.show(metrics.group_max, {(each.name,): each.max_size for each in reports})
-            metrics.show(metrics.group_target, {(each.name,): each.target for each in reports})
-            metrics.show(metrics.group_healthy, {(each.name,): each.healthy for each in reports})
-            resting = {name: each for name, each in memory.backoff.items() if plan.now_ms < each.until_ms}
-            metrics.show(metrics.group_backoff, {(name, each.code): 1 for name, each in resting.items()})
-        for failure in plan.failures:
-            metrics.failed_up.labels(failure.code, *NO_GPU.values()).inc()
-            metrics.failed_nodes.labels(failure.code).inc(failure.count)
-        for outcome in outcomes:
-            self._count(outcome)
-
-    def _count(self, outcome: Outcome) -> None:
-        metrics, gpu = self._metrics, NO_GPU.values()
-        now_s = self._clock.now_ms() / 1000
-        match outcome.action:
-            case RaiseDesired(start=start, target=target):
-                if outcome.ok:
-                    metrics.scaled_up.labels(*gpu).inc(max(0, target - start))
-                    metrics.last_activity.labels("scaleUp").set(now_s)
-                else:
-                    metrics.failed_up.labels("apiCallError", *gpu).inc()
-                    metrics.errors.labels("cloudProviderError").inc()
-            case Terminate(reason=reason):
-                if not outcome.ok:
-                    metrics.errors.labels("cloudProviderError").inc()
-                elif reason == "unregistered":
-                    metrics.old_unregistered.inc()
-                else:
-                    metrics.scaled_down.labels(reason, *gpu).inc()
-                    metrics.last_activity.labels("scaleDown").set(now_s)
-            case Evict():
-                metrics.evicted.labels("succeeded" if outcome.ok else "failed").inc()
-            case _:
-                if not outcome.ok:
-                    metrics.errors.labels("apiCallError").inc()
-
     # The status ConfigMap
 
     async def prepare_status(self) -> str:
@@ -285,21 +217,6 @@ class Reporter:
             await self._client.create(CONFIGMAPS, process.namespace, {"metadata": meta, "data": data}, ConfigMap)
         except KubeConflict:
             return
-
-
-def capacity_in_use(nodes: Iterable[Node]) -> tuple[int, int]:
-    """(millicores, bytes) of all nodes but those being removed; what a node reports unreadably counts as nothing."""
-    texts: Tally[tuple[str, str]] = Tally()
-    for node in nodes:
-        if all(taint.key != DELETE_TAINT for taint in node.taints):
-            capacity = node.status.capacity or {}
-            texts[capacity.get("cpu", "0"), capacity.get("memory", "0")] += 1
-    cpu_milli = memory_bytes = 0
-    for (cpu, memory), count in texts.items():
-        with suppress(QuantityError):
-            cpu_milli += resource_amount("cpu", cpu) * count
-            memory_bytes += resource_amount("memory", memory) * count
-    return cpu_milli, memory_bytes
 
 
 def outcome_line(outcome: Outcome) -> tuple[str, dict[str, Any]]:

@@ -34,12 +34,11 @@ PASSING_TAINTS = _BAD_TAINTS | frozenset(
         "ToBeDeletedByClusterAutoscaler",
         "DeletionCandidateOfClusterAutoscaler",
         "NodeWithImpairedVolumes",
+        "cloud.google.com/impending-node-termination",
     }
 )
-STARTUP_PREFIXES = (
-    "startup-taint.cluster-autoscaler.kubernetes.io/",
-    "ignore-taint.cluster-autoscaler.kubernetes.io/",
-)
+OLD_STARTUP_PREFIX = "ignore-taint.cluster-autoscaler.kubernetes.io/"
+STARTUP_PREFIXES = ("startup-taint.cluster-autoscaler.kubernetes.io/", OLD_STARTUP_PREFIX)
 STATUS_PREFIXES = ("status-taint.cluster-autoscaler.kubernetes.io/",)
 
 
@@ -52,6 +51,16 @@ class TaintRules(Struct, frozen=True, kw_only=True):
 
     def is_startup(self, key: str) -> bool:
         return key in self.startup or key.startswith((*STARTUP_PREFIXES, *self.startup_prefixes))
+
+    def kind(self, key: str) -> str:
+        """What the peer's metric of taints calls it: the key itself where it is well known."""
+        if key.startswith(OLD_STARTUP_PREFIX):
+            return OLD_STARTUP_PREFIX
+        if key in PASSING_TAINTS:
+            return key
+        if self.is_startup(key):
+            return "startup-taint"
+        return "status-taint" if key in self.status or key.startswith(STATUS_PREFIXES) else "other"
 
     def is_passing(self, key: str) -> bool:
         """Whether a template leaves the taint out."""

@@ -60,6 +60,13 @@ def node_limit(totals: Totals, capacity: Mapping[str, int]) -> int:
     return max(0, min(bounds))
 
 
+def short_flag(totals: Totals, capacity: Mapping[str, int]) -> str:
+    """The flag whose maximum one more node of that capacity would pass, or ""."""
+    if totals.cpu_left < capacity.get("cpu", 0):
+        return "--cores-total"
+    return "--memory-total" if totals.memory_left < capacity.get("memory", 0) else ""
+
+
 def capacity_total(snap: Snapshot, state: ClusterState) -> tuple[int, int]:
     """(millicores, bytes) of all nodes and of the machines on their way."""
     cpu = memory = 0

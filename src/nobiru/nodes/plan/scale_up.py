@@ -19,7 +19,7 @@ from nobiru.kernel.reason import Reason, Why
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Action, PodGroupWhy, RaiseDesired, Snapshot
 from nobiru.nodes.plan.expander import Option, choose
-from nobiru.nodes.plan.limits import Totals, group_capacity, node_limit
+from nobiru.nodes.plan.limits import Totals, group_capacity, node_limit, short_flag
 from nobiru.nodes.plan.pending import Ledger, Pending, sort_out
 from nobiru.nodes.plan.state import ClusterState, GroupState
 from nobiru.placement.affinity import conflicts
@@ -256,7 +256,7 @@ class _Planner:
             return Why(reason=Reason.GROUP_AT_MAX_SIZE, detail=f"grown to {limit} of at most {limit}")
         if self.totals.nodes_left <= 0:
             return Why(reason=Reason.MAX_NODES_TOTAL, detail=str(self.config.limits.max_nodes_total))
-        return Why(reason=Reason.RESOURCE_LIMIT, detail="--cores-total, --memory-total")
+        return Why(reason=Reason.RESOURCE_LIMIT, detail=short_flag(self.totals, group_capacity(group)))
 
     def _group_whys(self, options_seen: set[GroupName], stopped: Why | None) -> dict[GroupName, Why]:
         whys: dict[GroupName, Why] = {}
@@ -271,6 +271,8 @@ class _Planner:
                 whys[name] = stopped
             elif not self.ledger.left.any():
                 whys[name] = Why(reason=Reason.NO_PENDING_POD)
+            elif short_flag(self.totals, group_capacity(group)):
+                whys[name] = self._limit_why(group)
             else:
                 whys[name] = Why(reason=Reason.NO_PENDING_POD_FITS)
         return whys
