@@ -4,10 +4,11 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from nobiru.cli.errors import exit_code
 from nobiru.cli.flags import nodes_config
 from nobiru.cli.help import nodes_help
 from nobiru.cli.pflag import parse, strip_program
-from nobiru.kernel.errors import ConfigError
+from nobiru.kernel.errors import ConfigError, NobiruError
 from nobiru.nodes.config import NodesConfig, make_config
 from nobiru.nodes.flags import FLAGS
 from nobiru.sinks import log as log_sink
@@ -32,7 +33,15 @@ def nodes(words: Sequence[str]) -> int:
             return 0
     config = nodes_config(parsed)
     set_up_log(config)
-    return run(config)
+    try:
+        return run(config)
+    except NobiruError as error:
+        code = exit_code(error)
+        if config.log.file or config.log.format == "json":
+            log.error("nobiru nodes ends", error=str(error), code=int(code))
+        if config.log.format == "json":
+            return code  # who reads JSON reads nothing else
+        raise
 
 
 def run(config: NodesConfig) -> int:

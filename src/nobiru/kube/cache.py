@@ -38,6 +38,7 @@ DENIED_S = 60.0  # a refused kind is tried again after this long at last: somebo
 # An API server that just started refuses everybody until it has read its roles (1.36: for up to two seconds), so a kind that was
 # read until now is not refused before this long.
 DOUBT_S = 10.0
+SAID_AGAIN_MS = 60_000  # the same trouble of the same kind
 GC_ITEMS_MIN = 5_000  # below this many items collecting garbage during a list costs nothing
 
 
@@ -136,6 +137,7 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
     chance = random.Random(how.seed)
     wait = _Backoff(how.backoff_s, chance)
     refusals = _Refusals(how, chance)
+    trouble = _Trouble(cache.resource.plural, clock)
     while True:
         try:
             if not cache.revision:
@@ -146,7 +148,7 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
         except (KubeDenied, KubeNotFound) as error:
             # No missing right: the server does not know us, or its own roles, for a moment.
             if error.retry_after_ms is not None or refusals.in_doubt(cache, clock.monotonic_ms()):
-                log.warning("not recognised", kind=cache.resource.plural, error=str(error))
+                trouble.tell("not recognised", error, again=True)
                 await wait.sleep()
                 continue
             if not cache.denied:
@@ -157,7 +159,8 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
             await refusals.again.sleep()
             continue
         except KubeError as error:
-            _tell_lost(cache, error, again=wait.failures > 0)
+            # One lost watch is everyday life: servers without bookmarks are silent where nothing happens.
+            trouble.tell("watch lost", error, again=wait.failures > 0)
             idle_ms = clock.monotonic_ms() - cache.moved_ms
             if isinstance(error, KubeRejected) or idle_ms >= how.give_up_s * 1000:
                 cache.revision = ""
@@ -166,10 +169,23 @@ async def follow(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> 
         await wait.sleep()
 
 
-def _tell_lost(cache: Cache[T], error: KubeError, *, again: bool) -> None:
-    """One lost watch is everyday life (servers without bookmarks are silent where nothing happens); several in a row are not."""
-    tell = log.warning if again else log.detail
-    tell("watch lost", kind=cache.resource.plural, error=str(error))
+class _Trouble:
+    """What was said of a kind's trouble: the same again only after a while, for a server may be away for hours."""
+
+    def __init__(self, kind: str, clock: Clock) -> None:
+        self._kind, self._clock = kind, clock
+        self._said = ""
+        self._said_ms = 0
+
+    def tell(self, message: str, error: KubeError, *, again: bool) -> None:
+        """Say it, as a warning where it is not the first in a row."""
+        now_ms, text = self._clock.monotonic_ms(), f"{message}: {error}"
+        fresh = text != self._said or now_ms - self._said_ms >= SAID_AGAIN_MS
+        if again and fresh:
+            self._said, self._said_ms = text, now_ms
+            log.warning(message, kind=self._kind, error=str(error))
+        else:
+            log.detail(message, kind=self._kind, error=str(error))
 
 
 class _Backoff:

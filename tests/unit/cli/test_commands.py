@@ -1,5 +1,6 @@
 """The commands end with their exit codes, and whatever goes wrong is one line on standard error."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -134,6 +135,16 @@ def test_the_process_itself(words: list[str]) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("nobiru: error: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_json_to_the_end(tmp_path: Path) -> None:
+    """Who asked for JSON lines gets nothing else, the last line with the error and the code included."""
+    command = [sys.executable, "-m", "nobiru", "nodes", "--logging-format=json", f"--kubeconfig={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == Exit.CONFIG
+    assert (lines[-1]["level"], lines[-1]["code"]) == ("error", 2)
+    assert "--kubeconfig" in lines[-1]["error"]
 
 
 @pytest.mark.parametrize("words", [["nope"], ["--foo"], ["completion", "tcsh"], ["completion"]], ids=" ".join)

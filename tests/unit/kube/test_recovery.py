@@ -1,6 +1,7 @@
 """Following a server that refuses for long: it is asked as it asked to be, and a revision that is worth nothing is given up."""
 
 import asyncio
+import logging
 import time
 
 import pytest
@@ -136,3 +137,24 @@ async def test_an_object_made_anew_is_news_whatever_its_revision() -> None:
     watched = Watched()
     async with serving(answer) as client, following(client, watched.cache):
         await watched.hear("~a")
+
+
+async def test_a_server_that_is_away_for_long_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Ten tries in a row are one warning, not ten: the same again is for those who asked for details."""
+    tries = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal tries
+        tries += 1
+        return status(503, "away")
+
+    caplog.set_level(logging.DEBUG, "nobiru.cache")
+    async with serving(answer) as client:
+        how = Follow(backoff_s=(0.005, 0.01))
+        task = asyncio.create_task(follow(Cache(CONFIGMAPS, ConfigMap), client, SystemClock(), how))
+        while tries < 10:  # noqa: ASYNC110 (the server has no event for it)
+            await asyncio.sleep(0.01)
+        task.cancel()
+    said = [record.levelname for record in caplog.records if record.getMessage() == "watch lost"]
+    assert said.count("WARNING") == 1
+    assert said.count("DEBUG") >= 8
