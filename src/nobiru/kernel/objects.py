@@ -292,6 +292,7 @@ class WorkloadStatus(Wire, frozen=True, kw_only=True):
     replicas: int = 0
     active: int = 0
     succeeded: int = 0
+    conditions: tuple[Condition, ...] | None = None
 
 
 class Workload(KubeObject, frozen=True, kw_only=True):

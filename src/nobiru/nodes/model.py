@@ -58,6 +58,7 @@ class Controller(Value, frozen=True, kw_only=True):
     uid: str
     replicas: int  # wanted
     existing: int  # replicas that exist
+    stuck: bool = False  # it cannot create what it lacks: a quota or an admission webhook refuses
 
 
 class Demand(Value, frozen=True, kw_only=True):

@@ -13,8 +13,10 @@ from nobiru.nodes.model import Controller, DaemonPod, Demand, Value
 from nobiru.placement.classes import ClassTable
 from nobiru.placement.columns import Cluster
 
-# A controller that made a pod this recently is still making more: its missing replicas count (a quota may stop it later).
+# A controller that made a pod this recently is still making more: its missing replicas count.
 CREATING_MS_MAX = 5_000
+# The condition that ReplicaSets and ReplicationControllers get while the API server refuses their pods.
+REPLICA_FAILURE = "ReplicaFailure"
 PAUSE_ANNOTATION = "nobiru.io/pause"
 
 
@@ -44,6 +46,7 @@ def controllers(workloads: Workloads) -> dict[str, Controller]:
             uid=each.metadata.uid,
             replicas=each.status.replicas if kind == "DaemonSet" else wanted_replicas(kind, each),
             existing=each.status.replicas or each.status.active,
+            stuck=any(told.type == REPLICA_FAILURE and told.status == "True" for told in each.status.conditions or ()),
         )
         for kind, found in sorted(workloads.by_kind.items())
         for each in found
@@ -61,6 +64,8 @@ def missing_replicas(cluster: Cluster, known: Mapping[str, Controller], now_ms: 
         owner = pending.pod_class.owner
         controller = known.get(owner.uid) if owner else None
         if owner is None or controller is None or controller.uid in served or pending.pod_class.daemon:
+            continue
+        if controller.stuck:
             continue
         newest_ms = max(pod.created_ms for pod in pending.pods)
         if now_ms - newest_ms > CREATING_MS_MAX:

@@ -2,9 +2,18 @@
 
 from msgspec.structs import replace
 
-from nobiru.kernel.objects import OwnerReference, Pod, PodStatus
+from nobiru.kernel.objects import (
+    Condition,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodStatus,
+    Workload,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 from nobiru.nodes.model import Controller
-from nobiru.nodes.snapshot import missing_replicas, pause_problem, paused
+from nobiru.nodes.snapshot import Workloads, controllers, missing_replicas, pause_problem, paused
 from nobiru.placement.books import Books
 from tests.unit.nodes.builders_down import NOW_MS, node, pod
 from tests.unit.nodes.builders_up import pending
@@ -39,6 +48,22 @@ def test_pods_that_the_scheduler_has_not_seen_are_owed_too() -> None:
 def test_nothing_is_owed_by_a_controller_at_rest() -> None:
     """What a quota or an error keeps from being created for long is not waited for."""
     assert owed(pending("a", by=RS, age_s=60)) == []
+
+
+def test_nothing_is_owed_by_a_controller_that_a_quota_stops() -> None:
+    """What the API server refuses to create needs no machine."""
+    failing = Condition(type="ReplicaFailure", status="True", reason="FailedCreate")
+    replica_set = Workload(
+        metadata=ObjectMeta(name="web", namespace="default", uid=RS.uid),
+        spec=WorkloadSpec(replicas=20),
+        status=WorkloadStatus(replicas=2, conditions=(failing,)),
+    )
+    books = Books()
+    for each in (pending("a", by=RS, age_s=1), pending("b", by=RS, age_s=1)):
+        books.upsert_pod(each)
+    for status, want in ((replica_set.status, []), (WorkloadStatus(replicas=2), [18])):
+        known = controllers(Workloads(by_kind={"ReplicaSet": (replace(replica_set, status=status),)}))
+        assert [each.count for each in missing_replicas(books.freeze(), known, NOW_MS, 100)] == want
 
 
 def test_what_is_owed_is_bounded() -> None:
