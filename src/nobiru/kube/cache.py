@@ -117,10 +117,11 @@ class Cache(Generic[T]):
             for tell in self._deleted:
                 tell(before)
 
-    def replaced(self, seen: set[Key], revision: str) -> None:
-        """A list ended: what it did not show is gone."""
-        for key in [key for key in self._items if key not in seen]:
-            self.remove(key)
+    def replaced(self, seen: set[Key] | None, revision: str) -> None:
+        """A list ended: what it did not show is gone; None where all that is here is of this list."""
+        if seen is not None:
+            for key in [key for key in self._items if key not in seen]:
+                self.remove(key)
         self.revision = revision
         self.denied = ""
         self.synced.set()
@@ -250,7 +251,7 @@ _listing = _Listing()
 
 
 async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> None:
-    seen: set[Key] = set()
+    seen: set[Key] | None = set() if len(cache) else None  # into an empty cache: nothing can have vanished
     revision, skipped = "", 0
     with _listing:
         async for page in client.pages(cache.resource, cache.type, how.namespace, fields=how.fields):
@@ -259,10 +260,11 @@ async def _list(cache: Cache[T], client: Client, clock: Clock, how: Follow) -> N
                     skipped += 1
                     continue
                 cache.upsert(item)
-                seen.add((item.metadata.namespace, item.metadata.name))
+                if seen is not None:
+                    seen.add((item.metadata.namespace, item.metadata.name))
             revision = page.metadata.resource_version
             cache.fresh_ms = clock.monotonic_ms()
-        if len(seen) >= GC_ITEMS_MIN:
+        if len(cache) >= GC_ITEMS_MIN:
             gc.freeze()  # what stays for ever is not looked at again
     cache.skipped = skipped
     cache.replaced(seen, revision)

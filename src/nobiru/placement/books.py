@@ -6,6 +6,7 @@ whose node is not known (yet) is kept aside and counts as soon as the node appea
 """
 
 from collections.abc import Hashable, Iterable
+from sys import intern
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -90,7 +91,7 @@ class Books:
                 deletion_timestamp=meta.deletion_timestamp,
                 deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
             ),
-            spec=replace(spec, node_name=pod.spec.node_name) if pod.spec.node_name else spec,
+            spec=replace(spec, node_name=intern(pod.spec.node_name)) if pod.spec.node_name else spec,
             status=_kept_status(pod.status, placed=bool(pod.spec.node_name)),
             pod_class=pod_class,
         )
@@ -269,7 +270,7 @@ def _kept_status(status: PodStatus, *, placed: bool) -> PodStatus:
     """What placement reads of a status: the scheduler's words about a pod that has no node."""
     waiting = None if placed else scheduled_condition(status)
     return PodStatus(
-        phase=status.phase,
+        phase=intern(status.phase),
         conditions=None if waiting is None else (waiting,),
         nominated_node_name=status.nominated_node_name,
     )
