@@ -72,7 +72,8 @@ class NodeColumns(Struct, frozen=True, kw_only=True, eq=False):
     Shapes:  allocatable, requested, free (R, N) int64; unschedulable (N,) bool.
     Units:   rows follow `resources`: cpu millicores, memory and storage bytes, others counts.
     `nodes` is empty for templates.  `held` and `classes` say which pods are there; a template holds none.
-    `memo` keeps what filters derived from labels and taints: it changes nothing that can be seen.
+    `memo` keeps what filters derived from labels and taints, `derived` what callers did from single nodes, by name and with the
+    node that it is of: they change nothing that can be seen.
     """
 
     names: tuple[str, ...]
@@ -89,6 +90,7 @@ class NodeColumns(Struct, frozen=True, kw_only=True, eq=False):
     held: Held
     classes: tuple[PodClass, ...] = ()
     memo: Memo = field(default_factory=Memo)
+    derived: dict[str, tuple[Node, object]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -92,6 +92,7 @@ class NodeState:
         self.resources: tuple[str, ...] = ()
         self.allocatable: Ints | None = None
         self.facts: _Facts | None = None
+        self.derived: dict[str, tuple[Node, object]] = {}
 
     def freeze(
         self, seats: Mapping[str, Seat], table: ClassTable, asked: Iterable[str]
@@ -125,6 +126,7 @@ class NodeState:
             held=held,
             classes=classes,
             memo=memo,
+            derived=self.derived,
         )
         return columns, request, rows
 
@@ -136,6 +138,7 @@ class NodeState:
             self.index = {name: place for place, name in enumerate(self.names)}
             self.allocatable = None
             self.facts = None
+            self.derived = {name: known for name, known in self.derived.items() if name in self.index}
         return self.order
 
 

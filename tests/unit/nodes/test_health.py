@@ -11,6 +11,7 @@ from nobiru.kernel.objects import Node, Taint
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Backoff, Freshness, Memory, Raise, Rights, Terminate
 from nobiru.nodes.plan.health import MISSING_MS_MAX, assess
+from nobiru.placement.books import Books
 from tests.unit.nodes.builders_down import NOW_MS, flags, marked, node
 from tests.unit.nodes.builders_up import failed, group, pending, plan_for, raises, whys, world
 
@@ -291,3 +292,31 @@ def test_machine_on_standby_is_its_owners_affair() -> None:
 
     assert plan.actions == ()
     assert plan.nodes["s"].reason.name == "NOT_AUTOSCALED"
+
+
+def test_what_is_known_of_a_node_is_of_that_node_alone() -> None:
+    """Loop after loop over one account of the cluster judges as a first loop would: time, node, group and flags may change."""
+    steps: list[tuple[Node, NodeGroup, dict[str, str], int]] = [
+        (node("n"), group("a", 1, nodes=["n"]), {}, 0),
+        (node("n", unready_s=60, age_s=60), group("a", 1, nodes=["n"]), {}, 0),
+        (node("n", unready_s=60, age_s=60), group("a", 1, nodes=["n"]), {}, 3_600_000),
+        (marked(node("n"), 60), group("a", 1, nodes=["n"]), {}, 0),
+        (node("n"), group("b", 1, nodes=["n"]), {}, 0),
+        (node("n"), group("b", 0), {}, 0),
+        (node("n", taints=[Taint(key="x", effect="NoSchedule")]), group("b", 1, nodes=["n"]), {}, 0),
+        (
+            node("n", taints=[Taint(key="x", effect="NoSchedule")]),
+            group("b", 1, nodes=["n"]),
+            {"startup_taint": "x"},
+            0,
+        ),
+    ]
+    books = Books()
+    for found, of_group, given, later_ms in steps:
+        books.upsert_node(found)
+        fresh = replace(world([of_group], [], [found]), now_ms=NOW_MS + later_ms)
+        again = replace(fresh, cluster=books.freeze())
+
+        assert (
+            assess(again, Memory(), flags(**given)).state.nodes == assess(fresh, Memory(), flags(**given)).state.nodes
+        )

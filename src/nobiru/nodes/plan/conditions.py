@@ -83,14 +83,19 @@ def _waits_for_gpu(node: Node) -> bool:
     return GPU_LABEL in node.labels and not any(allocatable.get(name, "0") != "0" for name in GPU_RESOURCES)
 
 
-def judge(node: Node, *, now_ms: int, startup_ms_max: int, rules: TaintRules) -> tuple[ConditionWord, int]:
-    """(condition, since when it is not ready); an unready node younger than `startup_ms_max` is starting."""
+def unready_since_ms(node: Node, rules: TaintRules) -> int | None:
+    """Since when the node is not ready; None where it is."""
     ready, since_ms = _ready_since(node)
     booting = any(taint.key in _BAD_TAINTS or rules.is_startup(taint.key) for taint in node.taints)
     if ready and not booting and not _waits_for_gpu(node):
-        return "ready", 0
+        return None
     created_ms = milliseconds(node.metadata.creation_timestamp)
-    unready_since_ms = max(since_ms, created_ms) if not ready else created_ms
-    if now_ms - created_ms < startup_ms_max:
-        return "starting", unready_since_ms
-    return "unready", unready_since_ms
+    return max(since_ms, created_ms) if not ready else created_ms
+
+
+def condition_of(node: Node, since_ms: int | None, *, now_ms: int, startup_ms_max: int) -> ConditionWord:
+    """How a node stands that is not ready since `since_ms` (None: it is); younger than `startup_ms_max` it is starting."""
+    if since_ms is None:
+        return "ready"
+    created_ms = milliseconds(node.metadata.creation_timestamp)
+    return "starting" if now_ms - created_ms < startup_ms_max else "unready"

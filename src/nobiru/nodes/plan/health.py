@@ -17,7 +17,7 @@ from nobiru.kernel.objects import Node
 from nobiru.kernel.reason import Reason, Why
 from nobiru.nodes.config import NodesConfig
 from nobiru.nodes.model import Backoff, Failure, Memory, Raise, Snapshot, Terminate
-from nobiru.nodes.plan.conditions import TaintRules, judge
+from nobiru.nodes.plan.conditions import TaintRules, condition_of, unready_since_ms
 from nobiru.nodes.plan.marks import candidate_since_ms, delete_mark
 from nobiru.nodes.plan.membership import beside_desired, instance_id, owners
 from nobiru.nodes.plan.staleness import stale
@@ -145,24 +145,56 @@ def _node_facts(snap: Snapshot, config: NodesConfig, rules: TaintRules) -> tuple
     leaving = {each.id for group in snap.groups for each in group.instances if each.leaving}
     protected = {each.id for group in snap.groups for each in group.instances if each.protected_from_scale_in}
     startup_ms_max = config.health.max_node_startup_time_ms
+    derived = snap.cluster.nodes.derived
     facts = []
     for node in snap.cluster.nodes.nodes:
-        condition, since_ms = judge(node, now_ms=snap.now_ms, startup_ms_max=startup_ms_max, rules=rules)
-        instance = instance_id(node.spec.provider_id)
-        facts.append(
-            NodeFact(
-                name=node.name,
-                group=owner.get(instance, ""),
-                instance=instance,
-                condition=condition,
-                unready_since_ms=since_ms,
-                delete_mark=delete_mark(node) if node.spec.taints else None,
-                candidate_since_ms=candidate_since_ms(node),
+        of_node, known = derived.get(node.metadata.name, _NEVER)
+        if not (of_node is node and isinstance(known, _Sight) and known.rules == rules):
+            known = _sight(node, rules)
+            derived[node.metadata.name] = node, known
+        base, instance = known.base, known.base.instance
+        group = owner.get(instance, "")
+        fact = known.last
+        if known.since_ms is not None or (fact.group, fact.instance_leaving, fact.protected) != (
+            group,
+            instance in leaving,
+            instance in protected,
+        ):
+            fact = known.last = replace(
+                base,
+                group=group,
+                condition=condition_of(node, known.since_ms, now_ms=snap.now_ms, startup_ms_max=startup_ms_max),
                 instance_leaving=instance in leaving,
                 protected=instance in protected,
             )
-        )
+        facts.append(fact)
     return tuple(facts)
+
+
+class _Sight(Struct, kw_only=True):
+    """What one node says by itself, and the fact that was last made of it: most nodes stay as they are from loop to loop."""
+
+    rules: TaintRules
+    since_ms: int | None  # not ready since
+    base: NodeFact
+    last: NodeFact
+
+
+_NEVER: tuple[Node | None, object] = (None, None)
+
+
+def _sight(node: Node, rules: TaintRules) -> _Sight:
+    since_ms = unready_since_ms(node, rules)
+    base = NodeFact(
+        name=node.name,
+        group="",
+        instance=instance_id(node.spec.provider_id),
+        condition="ready",
+        unready_since_ms=since_ms or 0,
+        delete_mark=delete_mark(node) if node.spec.taints else None,
+        candidate_since_ms=candidate_since_ms(node),
+    )
+    return _Sight(rules=rules, since_ms=since_ms, base=base, last=base)
 
 
 def _ready_nodes(snap: Snapshot, facts: Sequence[NodeFact]) -> dict[GroupName, list[Node]]:
