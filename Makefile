@@ -4,9 +4,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 JOBS ?= 2
+SEEDS ?= 1-4000
 
 .DEFAULT_GOAL := help
-.PHONY: help test check cluster bench format requirements clean
+.PHONY: help test check cluster oracle bench format requirements clean
 
 help: ## What each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,6 +34,9 @@ check: .venv/ready ## Lint, format, types, import contracts, documentation in st
 cluster: .venv/ready ## Build (once, cached) and start a real control plane, and run the tests that need it
 	$(PY) -m tests.cluster.controlplane build
 	$(PYTEST) tests/cluster --timeout=300
+
+oracle: .venv/ready ## Compare the filters with the real kube-scheduler's, one random case for each of SEEDS=FIRST-LAST
+	$(PY) -m tests.oracle $(SEEDS)
 
 bench: .venv/ready ## Time the fast paths against their targets; writes build/bench.json
 	$(PY) -m tests.bench

@@ -6,12 +6,18 @@ an operator nobody knows matches nothing.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from nobiru.kernel.objects import LabelSelector, NodeSelectorTerm, SelectorRequirement, Taint, Toleration
 
 Labels = Mapping[str, str]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64_MAX = 2**63 - 1
+# Label keys and values: apimachinery api/validate/content.
+_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_NAME_LENGTH_MAX = 63
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN_LENGTH_MAX = 253
 
 
 def _int64(text: str | None) -> int | None:
@@ -22,12 +28,27 @@ def _int64(text: str | None) -> int | None:
     return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else None
 
 
+@lru_cache(4096)
+def _sound(requirement: SelectorRequirement) -> bool:
+    """Whether key and values are such as labels may have: no label can be "-3", and a requirement with it holds nowhere."""
+    prefix, slash, name = requirement.key.rpartition("/")
+    if slash and not (len(prefix) <= _SUBDOMAIN_LENGTH_MAX and _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    names = (name, *(value for value in requirement.values or () if value))
+    return all(len(each) <= _NAME_LENGTH_MAX and _NAME.fullmatch(each) for each in names)
+
+
 def requirement_matches(requirement: SelectorRequirement, labels: Labels) -> bool:
     """Whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt.
 
     Source: apimachinery labels/selector.go: NotIn and DoesNotExist accept a missing key, Gt and Lt compare int64; a
-            requirement that is itself invalid (In without values, Exists with some) matches nothing.
+            requirement that is itself invalid (In without values, Exists with some, a value that no label can have) matches
+            nothing.
     """
+    return _sound(requirement) and _holds(requirement, labels)
+
+
+def _holds(requirement: SelectorRequirement, labels: Labels) -> bool:
     value = labels.get(requirement.key)
     wanted = requirement.values or ()
     match requirement.operator:
@@ -65,7 +86,7 @@ def term_matches(term: NodeSelectorTerm, labels: Labels, fields: Labels) -> bool
     if not term.match_expressions and not term.match_fields:
         return False
     return all(requirement_matches(each, labels) for each in term.match_expressions or ()) and all(
-        requirement_matches(each, fields) for each in term.match_fields or ()
+        _holds(each, fields) for each in term.match_fields or ()
     )
 
 
