@@ -174,6 +174,25 @@ def test_remembered_failure_rests_the_group() -> None:
     assert remember(once, (throttled,), NOW_MS, flags()).backoff["a"].duration_ms == 10_000
 
 
+@pytest.mark.parametrize(
+    ("code", "rests"),
+    [
+        ("KubeUnavailable", False),
+        ("KubeThrottled", False),
+        ("Timeout", False),
+        ("KubeConflict", True),
+        ("KubeDenied", True),
+    ],
+)
+def test_a_silent_api_server_rests_no_node(code: str, rests: bool) -> None:
+    """A removal that could not begin rests its node for minutes, but not where nobody answered: the next loop tries again."""
+    begin = BeginRemoval(node="n", group="a", instance="i-n", empty=True, utilization=0.0)
+    memory = remember(Memory(), (Outcome(action=begin, error="x", code=code),), NOW_MS, flags())
+
+    assert (memory.failed_removal_ms == {"n": NOW_MS}) is rests
+    assert (memory.last_removal_failure_ms == NOW_MS) is rests
+
+
 def test_lost_lock_is_nobodys_failure() -> None:
     """The next leader decides anew."""
     memory = remember(Memory(), (Outcome(action=GROW, error="x", code="LockLost"),), NOW_MS, flags())

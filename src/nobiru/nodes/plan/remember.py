@@ -26,6 +26,7 @@ from nobiru.nodes.plan.health import API_CALL_ERROR, BRAKE_WINDOW_MS, next_backo
 # After a passing trouble (throttling, no answer) a group is tried again this soon, doubled each time up to the flag's maximum.
 TRANSIENT_BACKOFF_MS = 5_000
 _TRANSIENT = frozenset({"CloudThrottled", "CloudUnavailable", "Timeout"})
+_NOBODY_ANSWERED = frozenset({"KubeUnavailable", "KubeThrottled", "Timeout"})
 TERMINATING_MS_MAX = 600_000
 REFUSED_MS_MAX = 600_000  # a refused right is tried again after this long: somebody may have granted it
 
@@ -66,6 +67,8 @@ def _one(memory: Memory, outcome: Outcome, now_ms: int, config: NodesConfig) -> 
                 message=outcome.error,
             )
             return replace(memory, evictions={**memory.evictions, uid: tried})
+        case BeginRemoval() if outcome.code in _NOBODY_ANSWERED:
+            return memory  # the API server's trouble, not the node's: the next loop tries again
         case BeginRemoval(node=node, group=group) if not outcome.ok:
             return _removal_failed(memory, node, group, now_ms)
         case RollBack(node=node):
