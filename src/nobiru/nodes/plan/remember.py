@@ -56,6 +56,8 @@ def _one(memory: Memory, outcome: Outcome, now_ms: int, config: NodesConfig) -> 
     match outcome.action:
         case RaiseDesired():
             return _raised(memory, outcome, outcome.action, now_ms, config)
+        case Terminate() if outcome.code in ("KubeUnavailable", "KubeThrottled"):
+            return memory  # nothing was asked of the cloud
         case Terminate():
             return _terminated(memory, outcome, outcome.action, now_ms)
         case Evict(uid=uid):
