@@ -11,6 +11,7 @@ from tests.oracle.oracle import Json
 ZONES = ("a", "b", "c")
 APPS = ("web", "api", "db")
 NAMESPACES = ("default", "other")
+TEAMS = ("red", "blue")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 RESOURCES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
 AMOUNTS = {
@@ -36,7 +37,7 @@ def case(seed: int) -> Json:
 
 
 def _namespace(name: str) -> Json:
-    return {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}}
+    return {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, "team": TEAMS[name == "other"]}}}
 
 
 def _node(number: int, chance: Random) -> Json:
@@ -110,8 +111,8 @@ def node_affinity(nodes: list[Json], pods: list[Json], wanted: Json, chance: Ran
     if chance.random() < 0.8:
         terms = [_node_term(nodes, chance) for _ in range(chance.randint(1, 2))]
         required = {"nodeSelectorTerms": terms}
-        affinity = wanted["spec"].setdefault("affinity", {})
-        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        rules = wanted["spec"].setdefault("affinity", {})
+        rules["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
 
 
 def _node_term(nodes: list[Json], chance: Random) -> Json:
@@ -182,19 +183,30 @@ def _init(name: str, chance: Random) -> Json:
     return {**container, "restartPolicy": "Always"} if chance.random() < 0.5 else container
 
 
+def affinity(nodes: list[Json], pods: list[Json], wanted: Json, chance: Random) -> None:
+    """Required affinity over nodes and zones; sometimes nobody is meant but the pod itself."""
+    if chance.random() < 0.9:
+        terms = [_pod_term(chance) for _ in range(chance.randint(1, 2))]
+        rules = wanted["spec"].setdefault("affinity", {})
+        rules["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    for node in nodes:
+        if chance.random() < 0.15:
+            node["metadata"]["labels"].pop("topology.kubernetes.io/zone", None)
+
+
 def anti_affinity(nodes: list[Json], pods: list[Json], wanted: Json, chance: Random) -> None:
     """Required anti-affinity over nodes and zones, of the wanted pod and of those that are there."""
     for pod in [*pods, wanted]:
         if chance.random() < 0.5:
-            terms = [_anti_term(chance) for _ in range(chance.randint(1, 2))]
-            affinity = pod["spec"].setdefault("affinity", {})
-            affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+            terms = [_pod_term(chance) for _ in range(chance.randint(1, 2))]
+            rules = pod["spec"].setdefault("affinity", {})
+            rules["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
     for node in nodes:
         if chance.random() < 0.15:
-            del node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+            node["metadata"]["labels"].pop("topology.kubernetes.io/zone", None)
 
 
-def _anti_term(chance: Random) -> Json:
+def _pod_term(chance: Random) -> Json:
     term: Json = {"topologyKey": chance.choice(("kubernetes.io/hostname", "topology.kubernetes.io/zone"))}
     if chance.random() < 0.9:
         selector: Json = {"matchLabels": {"app": chance.choice(APPS)}}
@@ -207,8 +219,16 @@ def _anti_term(chance: Random) -> Json:
         term["labelSelector"] = selector
     if chance.random() < 0.4:
         term["namespaces"] = chance.sample(NAMESPACES, chance.randint(1, 2))
+    if chance.random() < 0.3:
+        term["namespaceSelector"] = chance.choice(
+            (
+                {},
+                {"matchLabels": {"team": chance.choice(TEAMS)}},
+                {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": [chance.choice(TEAMS)]}]},
+            )
+        )
     return term
 
 
 Area = Callable[[list[Json], list[Json], Json, Random], None]
-AREAS: tuple[Area, ...] = (unschedulable, taints, node_affinity, ports, resources, anti_affinity)
+AREAS: tuple[Area, ...] = (unschedulable, taints, node_affinity, ports, resources, affinity, anti_affinity)

@@ -3,6 +3,7 @@
 import msgspec
 
 from nobiru.kernel.objects import Node, Pod
+from nobiru.placement.affinity import Namespaces
 from nobiru.placement.books import Books
 from nobiru.placement.classes import PodClass
 from nobiru.placement.columns import NodeColumns
@@ -17,6 +18,7 @@ PLUGIN_OF = (
     ("node(s) didn't have free ports", "NodePorts"),
     ("Insufficient ", "NodeResourcesFit"),
     ("Too many pods", "NodeResourcesFit"),
+    ("node(s) didn't match pod affinity", "InterPodAffinity"),
     ("node(s) didn't satisfy existing pods anti-affinity", "InterPodAffinity"),
     ("node(s) didn't match pod anti-affinity", "InterPodAffinity"),
 )
@@ -37,16 +39,17 @@ def ours(case: Json) -> Refusals:
         books.upsert_pod(books.admit(msgspec.convert(pod, Pod)))
     wanted = books.classes.intern(msgspec.convert(case["wanted"][0], Pod))
     nodes = books.freeze().nodes
+    namespaces = {each["metadata"]["name"]: each["metadata"]["labels"] for each in case["namespaces"]}
     found: Refusals = {}
     for index, name in enumerate(nodes.names):
-        for plugin, reasons in _by_plugin(wanted, nodes, index).items():
+        for plugin, reasons in _by_plugin(wanted, nodes, index, namespaces).items():
             found[name, plugin] = frozenset(reasons)
     return found
 
 
-def _by_plugin(wanted: PodClass, nodes: NodeColumns, index: int) -> dict[str, set[str]]:
+def _by_plugin(wanted: PodClass, nodes: NodeColumns, index: int, namespaces: Namespaces) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for refusal in refusals(wanted, nodes, index):
+    for refusal in refusals(wanted, nodes, index, namespaces):
         plugin = next((plugin for words, plugin in PLUGIN_OF if refusal.reason.startswith(words)), "")
         if plugin:  # else the rule is not planned for, which is said of the pod and not of the node
             found.setdefault(plugin, set()).add(refusal.reason)

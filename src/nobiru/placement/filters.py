@@ -13,7 +13,7 @@ from msgspec import Struct
 from nobiru.kernel.objects import NodeSelector, NodeSelectorTerm, SelectorRequirement, Taint, Toleration
 from nobiru.kernel.quantity import format_amount
 from nobiru.kernel.selector import requirement_matches, tolerates, untolerated
-from nobiru.placement.affinity import repelled
+from nobiru.placement.affinity import Namespaces, attracted, repelled
 from nobiru.placement.classes import PodClass
 from nobiru.placement.columns import Bools, Ints, NodeColumns, in_order, label_codes, read_only, taint_codes
 from nobiru.placement.requests import HostPort, ports_clash
@@ -51,7 +51,7 @@ def fits(classes: Sequence[PodClass], nodes: NodeColumns) -> Bools:
             result[row] &= node_ports(pod_class, nodes)
         if _not_planned(pod_class) or not _resources_known(pod_class, nodes):
             result[row] = False
-    for kept_away in repelled(classes, nodes):
+    for kept_away in repelled(classes, nodes, {}):
         for row, mask in kept_away.items():
             result[row] &= ~mask
     return result
@@ -202,11 +202,16 @@ def _clashing(wanted: Iterable[HostPort], used: frozenset[HostPort]) -> list[Hos
 # Why not
 
 
-def refusals(pod_class: PodClass, nodes: NodeColumns, index: int) -> tuple[Refusal, ...]:
+def refusals(
+    pod_class: PodClass, nodes: NodeColumns, index: int, namespaces: Namespaces | None = None
+) -> tuple[Refusal, ...]:
     """All that keeps one pod of the class off one node, in kube-scheduler's order of filters; () where it fits."""
     refused = _rule_refusals(pod_class, nodes, index)
     refused += _room_refusals(pod_class, nodes, index)
-    own, theirs = repelled([pod_class], nodes)
+    known = namespaces or {}
+    if not attracted(pod_class, nodes, known)[index]:
+        refused.append(Refusal(reason="node(s) didn't match pod affinity rules"))
+    own, theirs = repelled([pod_class], nodes, known)
     if 0 in theirs and theirs[0][index]:
         refused.append(Refusal(reason="node(s) didn't satisfy existing pods anti-affinity rules"))
     if 0 in own and own[0][index]:
