@@ -3,15 +3,17 @@
 import json
 import sys
 import time
+from collections import Counter
 
 from tests.cluster.controlplane.build import BuildFailed, Unavailable
 from tests.oracle.build import program
 from tests.oracle.cases import case
-from tests.oracle.compare import differences
+from tests.oracle.compare import PLUGINS, differences
 from tests.oracle.oracle import Oracle
 
 BATCH = 500
 SHOWN_MAX = 5
+SEEDS_TELLING = 500  # from so many cases on, each plugin must have refused something
 PROGRESS_S = 2.0
 
 
@@ -32,6 +34,7 @@ def main(seeds: str) -> int:
         return 1
     numbers = range(int(first), int(last) + 1)
     apart = 0
+    seen: Counter[str] = Counter()
     told_s = time.monotonic()
     with Oracle(built) as oracle:
         for start in range(0, len(numbers), BATCH):
@@ -39,6 +42,7 @@ def main(seeds: str) -> int:
             cases = [case(seed) for seed in batch]
             for seed, each, answer in zip(batch, cases, oracle.ask(cases), strict=True):
                 found = differences(each, answer)
+                seen.update(plugin for of_pod in answer.refused for plugin in of_pod)
                 if found:
                     apart += 1
                     if apart <= SHOWN_MAX:
@@ -47,7 +51,11 @@ def main(seeds: str) -> int:
                 told_s = time.monotonic()
                 say(f"{start + len(batch)} of {len(numbers)} seeds")
     sys.stdout.write(f"{len(numbers) - apart} of {len(numbers)} seeds agree\n")
-    return 1 if apart else 0
+    sys.stdout.write("refused by " + ", ".join(f"{plugin} {seen[plugin]}" for plugin in PLUGINS) + "\n")
+    unseen = [plugin for plugin in PLUGINS if not seen[plugin]] if len(numbers) >= SEEDS_TELLING else []
+    if unseen:
+        say(f"no case makes {', '.join(unseen)} refuse anything: the cases say nothing about it")
+    return 1 if apart or unseen else 0
 
 
 if __name__ == "__main__":

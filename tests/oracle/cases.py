@@ -206,6 +206,41 @@ def anti_affinity(nodes: list[Json], pods: list[Json], wanted: Json, chance: Ran
             node["metadata"]["labels"].pop("topology.kubernetes.io/zone", None)
 
 
+def topology_spread(nodes: list[Json], pods: list[Json], wanted: Json, chance: Random) -> None:
+    """Hard and soft constraints over zones and nodes, with every policy; some pods are on their way out."""
+    constraints = []
+    for _ in range(chance.randint(1, 2)):
+        constraint: Json = {
+            "maxSkew": chance.randint(1, 2),
+            "topologyKey": chance.choice(("kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk")),
+            "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+        }
+        if chance.random() < 0.9:
+            constraint["labelSelector"] = chance.choice(
+                ({"matchLabels": {"app": chance.choice(APPS)}}, {"matchLabels": wanted["metadata"]["labels"]}, {})
+            )
+        if chance.random() < 0.3 and constraint["whenUnsatisfiable"] == "DoNotSchedule":
+            constraint["minDomains"] = chance.randint(1, 4)
+        for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if chance.random() < 0.5:
+                constraint[policy] = chance.choice(("Honor", "Ignore"))
+        if chance.random() < 0.3 and "labelSelector" in constraint and "app" in wanted["metadata"]["labels"]:
+            # The API server has put the pod's own value there, as it does since 1.34.
+            constraint["matchLabelKeys"] = ["app"]
+            value = [wanted["metadata"]["labels"]["app"]]
+            selector = dict(constraint["labelSelector"])
+            selector["matchExpressions"] = [{"key": "app", "operator": "In", "values": value}]
+            constraint["labelSelector"] = selector
+        constraints.append(constraint)
+    wanted["spec"]["topologySpreadConstraints"] = constraints
+    for pod in pods:
+        if chance.random() < 0.15:
+            pod["metadata"]["deletionTimestamp"] = "2026-12-01T00:00:00Z"
+    for node in nodes:
+        if chance.random() < 0.2:
+            node["spec"].setdefault("taints", []).append({"key": "k", "value": "1", "effect": "NoSchedule"})
+
+
 def _pod_term(chance: Random) -> Json:
     term: Json = {"topologyKey": chance.choice(("kubernetes.io/hostname", "topology.kubernetes.io/zone"))}
     if chance.random() < 0.9:
@@ -231,4 +266,13 @@ def _pod_term(chance: Random) -> Json:
 
 
 Area = Callable[[list[Json], list[Json], Json, Random], None]
-AREAS: tuple[Area, ...] = (unschedulable, taints, node_affinity, ports, resources, affinity, anti_affinity)
+AREAS: tuple[Area, ...] = (
+    unschedulable,
+    taints,
+    node_affinity,
+    ports,
+    resources,
+    affinity,
+    anti_affinity,
+    topology_spread,
+)

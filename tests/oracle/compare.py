@@ -18,13 +18,14 @@ PLUGIN_OF = (
     ("node(s) didn't have free ports", "NodePorts"),
     ("Insufficient ", "NodeResourcesFit"),
     ("Too many pods", "NodeResourcesFit"),
+    ("node(s) didn't match pod topology spread", "PodTopologySpread"),
     ("node(s) didn't match pod affinity", "InterPodAffinity"),
     ("node(s) didn't satisfy existing pods anti-affinity", "InterPodAffinity"),
     ("node(s) didn't match pod anti-affinity", "InterPodAffinity"),
 )
 PLUGINS = tuple(dict.fromkeys(plugin for _, plugin in PLUGIN_OF))
 # A plugin that stops at its first reason names no others: which of them it names is its own affair.
-FIRST_ONLY = ("InterPodAffinity",)
+FIRST_ONLY = ("InterPodAffinity", "PodTopologySpread")
 UNRESOLVED = "left out before filtering"
 
 Refusals = dict[tuple[str, str], frozenset[str]]  # (node, plugin) -> reasons

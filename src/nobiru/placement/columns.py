@@ -71,7 +71,8 @@ class NodeColumns(Struct, frozen=True, kw_only=True, eq=False):
 
     Shapes:  allocatable, requested, free (R, N) int64; unschedulable (N,) bool.
     Units:   rows follow `resources`: cpu millicores, memory and storage bytes, others counts.
-    `nodes` is empty for templates.  `held` and `classes` say which pods are there; a template holds none.
+    `nodes` is empty for templates.  `held` and `classes` say which pods are there; a template holds none.  `leaving` are those of
+    them that are being deleted: (node, class index, pods), by node and class.
     `memo` keeps what filters derived from labels and taints, `derived` what callers did from single nodes, by name and with the
     node that it is of: they change nothing that can be seen.
     """
@@ -89,6 +90,7 @@ class NodeColumns(Struct, frozen=True, kw_only=True, eq=False):
     ports: tuple[frozenset[HostPort], ...]
     held: Held
     classes: tuple[PodClass, ...] = ()
+    leaving: tuple[tuple[int, int, int], ...] = ()
     memo: Memo = field(default_factory=Memo)
     derived: dict[str, tuple[Node, object]] = field(default_factory=dict)
 
@@ -212,6 +214,7 @@ def concat(one: NodeColumns, other: NodeColumns) -> NodeColumns:
             count=read_only(np.concatenate([one.held.count, other.held.count])),
         ),
         classes=max(one.classes, other.classes, key=len),
+        leaving=one.leaving + tuple((node + len(one), index, count) for node, index, count in other.leaving),
     )
 
 

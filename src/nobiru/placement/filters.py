@@ -17,6 +17,7 @@ from nobiru.placement.affinity import Namespaces, attracted, repelled
 from nobiru.placement.classes import PodClass
 from nobiru.placement.columns import Bools, Ints, NodeColumns, in_order, label_codes, read_only, taint_codes
 from nobiru.placement.requests import HostPort, ports_clash
+from nobiru.placement.spread import spread
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _MASKS_MAX = 2_000  # 10 MB at 5,000 nodes; more distinct rules on unchanged nodes start afresh
@@ -208,6 +209,7 @@ def refusals(
     """All that keeps one pod of the class off one node, in kube-scheduler's order of filters; () where it fits."""
     refused = _rule_refusals(pod_class, nodes, index)
     refused += _room_refusals(pod_class, nodes, index)
+    refused += _spread_refusals(pod_class, nodes, index)
     known = namespaces or {}
     if not attracted(pod_class, nodes, known)[index]:
         refused.append(Refusal(reason="node(s) didn't match pod affinity rules"))
@@ -219,6 +221,14 @@ def refusals(
     if _not_planned(pod_class):
         refused.append(Refusal(reason="the pod uses a rule that is not planned for", detail=pod_class.unplanned))
     return tuple(refused)
+
+
+def _spread_refusals(pod_class: PodClass, nodes: NodeColumns, index: int) -> list[Refusal]:
+    verdict = spread(pod_class, nodes, node_affinity(pod_class, nodes), taint_toleration(pod_class, nodes))
+    reason = "node(s) didn't match pod topology spread constraints"
+    if verdict.unlabelled[index]:
+        return [Refusal(reason=f"{reason} (missing required label)")]
+    return [Refusal(reason=reason)] if verdict.uneven[index] else []
 
 
 def _rule_refusals(pod_class: PodClass, nodes: NodeColumns, index: int) -> list[Refusal]:

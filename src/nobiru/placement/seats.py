@@ -3,6 +3,7 @@
 It refuses to know: how objects arrive (`books`).  Invariant: a frozen part is never changed; a change drops it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -39,6 +40,7 @@ class SeatRows(Struct, frozen=True, kw_only=True, gc=False):
     class_index: tuple[int, ...] = ()
     count: tuple[int, ...] = ()
     ports: frozenset[HostPort] = _NO_PORTS
+    leaving: tuple[tuple[int, int], ...] = ()  # (class index, pods that are being deleted)
 
 
 class Seat:
@@ -57,11 +59,13 @@ class Seat:
         if self.rows is None:
             counts = sorted(self.counts.items())
             ports = {port for index, _ in counts for port in classes.at(index).host_ports}
+            leaving = Counter(each.pod_class.index for each in self.pods.values() if each.deleted_ms)
             self.rows = SeatRows(
                 pods=tuple(self.pods[key] for key in sorted(self.pods)),
                 class_index=tuple(index for index, _ in counts),
                 count=tuple(count for _, count in counts),
                 ports=frozenset(ports) if ports else _NO_PORTS,
+                leaving=tuple(sorted(leaving.items())),
             )
         return self.rows
 
@@ -125,6 +129,7 @@ class NodeState:
             ports=tuple(each.ports for each in rows),
             held=held,
             classes=classes,
+            leaving=tuple((place, *each) for place, row in enumerate(rows) for each in row.leaving),
             memo=memo,
             derived=self.derived,
         )
