@@ -73,6 +73,8 @@ def announcements(plan: Plan, outcomes: Sequence[Outcome], config: NodesConfig) 
         yield from _not_triggered(told)
     for failure in plan.failures:
         yield _failed(failure, config)
+    for problem in plan.problems:
+        yield _status(WARNING, "NodeGroupProblem", problem)
     if not plan.healthy:
         yield _status(WARNING, "ClusterUnhealthy", "Cluster is unhealthy")
 

@@ -302,6 +302,7 @@ class Plan(Value, frozen=True, kw_only=True):
     healthy: bool = True
     unneeded: tuple[NodeName, ...] = ()
     notes: tuple[str, ...] = ()  # lines said once: missing rights, warnings on tags, problems of groups
+    problems: tuple[str, ...] = ()  # those of them about groups that cannot be used
     wake_at_ms: int | None = None
     memory: Memory = field(default_factory=Memory)
 

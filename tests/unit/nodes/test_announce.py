@@ -24,6 +24,7 @@ from nobiru.nodes.model import (
 from nobiru.nodes.plan.persist import BYTES_MAX, dump, load
 from nobiru.nodes.status import go_time, initializing, render, transitions, words
 from tests.unit.nodes.builders_down import NOW_MS, flags
+from tests.unit.nodes.builders_up import group, plan_for
 
 PLAN = Plan(id="p", now_ms=NOW_MS)
 GROW = RaiseDesired(group="a b", start=1, target=3, max_size=6, pods=(("default", "p"),))
@@ -81,6 +82,16 @@ def test_not_triggered_in_the_peers_words() -> None:
         "NotTriggerScaleUp",
         "pod didn't trigger scale-up: 2 Insufficient cpu, 1 max node group size reached",
     )
+
+
+def test_a_group_that_cannot_be_used_has_its_event_once() -> None:
+    """An unknown name or a bad template: a warning beside the line, not again while it stays so."""
+    broken = group("gone", problem='Auto Scaling Group "gone" does not exist')
+    first = plan_for([broken, group("well")], [])
+    second = plan_for([broken, group("well")], [], memory=first.memory)
+
+    assert said(first) == [("status", "NodeGroupProblem", 'group gone: Auto Scaling Group "gone" does not exist')]
+    assert said(second) == []
 
 
 def test_quiet_reasons_make_no_event() -> None:

@@ -62,7 +62,8 @@ def with_refusals(snap: Snapshot, memory: Memory) -> Snapshot:
 def _join(snap: Snapshot, assessment: Assessment, up: ScaleUp, down: ScaleDown, loop: int) -> Plan:
     wakes = [each for each in (assessment.wake_at_ms, up.wake_at_ms, down.wake_at_ms) if each is not None]
     actions: tuple[Action, ...] = (*up.actions, *assessment.actions, *down.actions)
-    notes = (*right_notes(snap.rights), *_group_notes(snap), *assessment.notes, *down.notes)
+    problems = _group_problems(snap)
+    notes = (*right_notes(snap.rights), *problems, *_other_notes(snap), *assessment.notes, *down.notes)
     said = down.memory.said
     return Plan(
         id=f"{snap.identity or 'plan'}-{loop}",
@@ -77,6 +78,7 @@ def _join(snap: Snapshot, assessment: Assessment, up: ScaleUp, down: ScaleDown, 
         healthy=assessment.state.healthy,
         unneeded=down.unneeded,
         notes=tuple(note for note in dict.fromkeys(notes) if note not in said),
+        problems=tuple(note for note in problems if note not in said),
         wake_at_ms=min(wakes, default=None),
         memory=replace(down.memory, said=frozenset(notes)),
     )
@@ -94,12 +96,17 @@ def right_notes(rights: Rights) -> tuple[str, ...]:
     )
 
 
-def _group_notes(snap: Snapshot) -> list[str]:
-    notes = [note for note in (snap.group_problem, snap.pause_problem) if note]
-    notes += [f"group {group.name}: {group.problem}" for group in snap.groups if group.problem]
-    notes += [f"group {group.name}: {group.template_problem}" for group in snap.groups if group.template_problem]
-    notes += [f"group {name} is left alone: {why}" for name, why in sorted(snap.other_groups.items())]
-    return notes
+def _group_problems(snap: Snapshot) -> list[str]:
+    """What keeps groups from being used: somebody has to mend it."""
+    problems = [snap.group_problem] if snap.group_problem else []
+    problems += [f"group {group.name}: {group.problem}" for group in snap.groups if group.problem]
+    problems += [f"group {group.name}: {group.template_problem}" for group in snap.groups if group.template_problem]
+    return problems
+
+
+def _other_notes(snap: Snapshot) -> list[str]:
+    notes = [snap.pause_problem] if snap.pause_problem else []
+    return notes + [f"group {name} is left alone: {why}" for name, why in sorted(snap.other_groups.items())]
 
 
 def _reports(state: ClusterState, down: ScaleDown) -> tuple[GroupReport, ...]:
