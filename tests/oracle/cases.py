@@ -92,7 +92,7 @@ def taints(nodes: list[Json], pods: list[Json], wanted: Json, chance: Random) ->
 def _toleration(chance: Random, key: str) -> Json:
     toleration: Json = {"operator": "Exists"} if not key else {"key": key}
     if key:
-        operator = chance.choice(("", "Equal", "Exists"))
+        operator = chance.choice(("", "Equal", "Exists", "Gt", "Lt"))  # the last two are off by default in 1.36
         if operator:
             toleration["operator"] = operator
         if operator != "Exists":
