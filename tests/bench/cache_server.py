@@ -7,6 +7,7 @@ POST /go, then sends EVENTS changes, each of another revision, and a bookmark of
 import asyncio
 import json
 import sys
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -125,9 +126,10 @@ class Server:
         await response.prepare(request)
         await self._go.wait()
         if kind == "pods":
-            for start in range(0, len(self._events), CHUNK_BYTES):
-                await response.write(self._events[start : start + CHUNK_BYTES])
-            await response.write(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"done"}}}\n')
+            with suppress(ConnectionResetError):  # of a client that is gone since
+                for start in range(0, len(self._events), CHUNK_BYTES):
+                    await response.write(self._events[start : start + CHUNK_BYTES])
+                await response.write(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"done"}}}\n')
         await asyncio.Event().wait()
         return response
 
