@@ -19,7 +19,7 @@ from nobiru.placement.columns import Bools, Ints, NodeColumns, label_codes
 
 
 class Verdict(Struct, frozen=True, kw_only=True, eq=False):
-    """What the constraints say.
+    """What the constraints say; the first one that refuses a node says why.
 
     Shapes:  both (N,) bool: `unlabelled` nodes lack a topology label, on `uneven` ones the pod would make the skew too large.
     """
@@ -43,11 +43,10 @@ def spread(pod_class: PodClass, nodes: NodeColumns, suits: Bools, bears: Bools) 
     constraints = hard_constraints(pod_class)
     unlabelled, uneven = np.zeros(len(nodes), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
     keyed = [label_codes(each.topology_key, nodes) for each in constraints]
-    for values, codes in keyed:
-        if None in values:
-            unlabelled |= codes == values.index(None)
-    for constraint, (values, codes) in zip(constraints, keyed, strict=True):
-        counted = ~unlabelled
+    lacking = [codes == values.index(None) if None in values else np.zeros_like(uneven) for values, codes in keyed]
+    in_domains = ~np.logical_or.reduce(lacking) if lacking else ~unlabelled
+    for constraint, (values, codes), lacks in zip(constraints, keyed, lacking, strict=True):
+        counted = in_domains
         if constraint.node_affinity_policy != "Ignore":
             counted = counted & suits
         if constraint.node_taints_policy == "Honor":
@@ -59,8 +58,10 @@ def spread(pod_class: PodClass, nodes: NodeColumns, suits: Bools, bears: Bools) 
         there = np.unique(codes[counted])
         least = int(domains[there].min()) if len(there) >= max(1, constraint.min_domains or 1) else 0
         itself = int(selector_matches(selector, pod_class.labels))
-        uneven |= domains[codes] + itself - least > constraint.max_skew
-    return Verdict(unlabelled=unlabelled, uneven=uneven & ~unlabelled)
+        open_yet = ~(unlabelled | uneven)
+        unlabelled |= lacks & open_yet
+        uneven |= (domains[codes] + itself - least > constraint.max_skew) & ~lacks & open_yet
+    return Verdict(unlabelled=unlabelled, uneven=uneven)
 
 
 def _selector(constraint: TopologySpreadConstraint, pod_class: PodClass) -> LabelSelector | None:

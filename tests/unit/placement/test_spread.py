@@ -72,6 +72,22 @@ def test_spread(name: str, asking: Pod, there: tuple[Node | Pod, ...], want: str
     assert [at for at, found in texts.items() if not any(each.startswith("node(s)") for each in found)] == want.split()
 
 
+def test_the_first_constraint_that_refuses_says_why() -> None:
+    """A node in a zone that is too full, without the label of another constraint: whichever stands first is named."""
+    there = (
+        node("a", labels={ZONE: "x", "disk": "1"}),
+        node("b", labels={ZONE: "x"}),
+        node("c", labels={ZONE: "y", "disk": "2"}),
+    )
+    by_zone, by_disk = constraint(), constraint(topologyKey="disk", maxSkew=9)
+    books = books_of(*there, *TWO_IN_X)
+    classes = [books.classes.intern(wanted(*each)) for each in ((by_zone, by_disk), (by_disk, by_zone))]
+    nodes = books.freeze().nodes
+
+    first = [refusals(pod_class, nodes, 1)[0].reason for pod_class in classes]
+    assert [reason.rpartition(" ")[2] for reason in first] == ["constraints", "label)"]
+
+
 def test_a_missing_label_is_named() -> None:
     """kube-scheduler says it apart, for no room will help there."""
     books = books_of(*NODES)
