@@ -17,7 +17,7 @@ from nobiru.placement.affinity import Namespaces, attracted, repelled
 from nobiru.placement.classes import PodClass
 from nobiru.placement.columns import Bools, Ints, NodeColumns, in_order, label_codes, read_only, taint_codes
 from nobiru.placement.requests import HostPort, ports_clash
-from nobiru.placement.spread import spread
+from nobiru.placement.spread import hard_constraints, spread
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _MASKS_MAX = 2_000  # 10 MB at 5,000 nodes; more distinct rules on unchanged nodes start afresh
@@ -224,6 +224,8 @@ def refusals(
 
 
 def _spread_refusals(pod_class: PodClass, nodes: NodeColumns, index: int) -> list[Refusal]:
+    if not hard_constraints(pod_class):
+        return []
     verdict = spread(pod_class, nodes, node_affinity(pod_class, nodes), taint_toleration(pod_class, nodes))
     reason = "node(s) didn't match pod topology spread constraints"
     if verdict.unlabelled[index]:
