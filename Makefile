@@ -17,7 +17,9 @@ help: ## What each target does
 	  || { echo "nobiru needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=/path/to/python3.11"; exit 2; }
 	@echo "installing the pinned dependencies into .venv (about a minute, once)"
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@# The file names everything that is needed; older pip would else look for extras by itself, and find newer releases.
+	.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	.venv/bin/pip check --quiet
 	.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
