@@ -83,6 +83,8 @@ def one(base_s: float = 60, *pods: object, memory: Memory = NOTHING, ours: bool 
 
 
 REPLICA = pod("p", "a")
+SAFE_POD = pod("p", "a", labels={"app": "x"}, annotations={SAFE: "true"})
+CLOSED = (budget("x", 0, labels={"app": "x"}),)
 
 STEPS = [
     Case(
@@ -160,6 +162,27 @@ STEPS = [
         acts=["back a"],
         reason="RECENTLY_UNREMOVABLE",
         detail="pod default/p could not be evicted: refused",
+    ),
+    Case(
+        name="a budget that gives nothing is waited for, by the next process too",
+        given=one(720, SAFE_POD, memory=NOTHING, budgets=CLOSED),
+        acts=[],
+        reason="BEING_DELETED",
+        wake_s=10,
+    ),
+    Case(
+        name="but processes that end one after another do not wait for ever",
+        given=one(721, SAFE_POD, memory=NOTHING, budgets=CLOSED),
+        acts=["back a"],
+        reason="RECENTLY_UNREMOVABLE",
+        detail="pod default/p could not be evicted: PodDisruptionBudget x allows no disruption now",
+    ),
+    Case(
+        name="one process gives every pod its whole time, however late its turn",
+        given=one(9_999, SAFE_POD, memory=note(begun_s=9_999), budgets=CLOSED),
+        acts=[],
+        reason="BEING_DELETED",
+        wake_s=10,
     ),
     Case(
         name="a pod on its way out is waited for",

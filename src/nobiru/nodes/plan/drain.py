@@ -24,10 +24,14 @@ ENABLE_DAEMON_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 
 
 class DrainNode(Struct, frozen=True, kw_only=True):
-    """A node marked at `marked_ms`, and its pods that a drain deals with, by key."""
+    """A node marked at `marked_ms`, and its pods that a drain deals with, by key.
+
+    `inherited`: another process began, and what it tried is not known.
+    """
 
     name: str
     marked_ms: int
+    inherited: bool = False
     move: tuple[PodEntry, ...] = ()
     daemons: tuple[PodEntry, ...] = ()
 
@@ -172,22 +176,36 @@ class _Round:
         allowance = self.drainer.allowance
         short = allowance.short([pod.pod_class.index])
         if short is not None:
+            budget = allowance.budgets.names([short[1]])
+            if tried is None and self._is_overdue():
+                self.failed.append(f"pod {'/'.join(pod.key)} could not be evicted: {_held_by(budget)}")
+                return
             self.waiting.append(pod.key)
             self.wakes.append(self.now_ms + EVICTION_RETRY_MS)
-            self._hold(pod, tried, allowance.budgets.names([short[1]]))
+            self._hold(pod, tried, budget)
             return
         allowance.spend(pod.pod_class.index)
         self.evict.append(Evict(pod=pod.key, uid=pod.uid, node=self.node.name, grace_s=self._grace_s(pod)))
         self.wakes.append(self.now_ms + EVICTION_RETRY_MS)
+
+    def _is_overdue(self) -> bool:
+        """Whether whoever began has waited long enough: processes that end one after another must not hold a node for ever."""
+        config = self.drainer.config
+        longest_ms = config.max_pod_eviction_time_ms + config.max_graceful_termination_s * 1000
+        return self.node.inherited and self.now_ms > self.node.marked_ms + longest_ms
 
     def _hold(self, pod: PodEntry, tried: EvictionTry | None, budget: str) -> None:
         self.held[pod.uid] = EvictionTry(
             first_ms=tried.first_ms if tried else self.now_ms,
             last_ms=tried.last_ms if tried else self.now_ms,
             count=tried.count if tried else 0,
-            message=f"PodDisruptionBudget {budget} allows no disruption now",
+            message=_held_by(budget),
         )
 
     def _grace_s(self, pod: PodEntry) -> int:
         own_s = grace_ms(pod.pod_class) // 1000
         return min(own_s, self.group.cap_s) if self.group.cap_s > 0 else own_s
+
+
+def _held_by(budget: str) -> str:
+    return f"PodDisruptionBudget {budget} allows no disruption now"

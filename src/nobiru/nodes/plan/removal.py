@@ -384,6 +384,7 @@ def _drain_node(going: Going, site: Site) -> DrainNode:
     return DrainNode(
         name=going.fact.name,
         marked_ms=going.settled_ms,
+        inherited=going.fact.name not in site.memory.removing,
         move=going.move,
         daemons=daemons if site.snap.rights.evict else (),
     )
